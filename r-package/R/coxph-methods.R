@@ -144,7 +144,7 @@ survfit.ring_coxph <- function(formula, newdata, se.fit = TRUE, conf.int = 0.95,
     stop("the model has no baseline hazard: fit it with `baseline = TRUE`", call. = FALSE)
   }
   rows <- if (missing(newdata)) {
-    list(x = matrix(0, 1L, length(object$means)), offset = 0)
+    list(x = matrix(0, 1L, length(object$means)), offset = object$mean_offset)
   } else {
     coxph_predictors(object, newdata)
   }

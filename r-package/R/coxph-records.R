@@ -29,21 +29,23 @@ records_make <- function(comm, own) {
   packed <- t(cbind(key, packed)[order, , drop = FALSE])
   packed <- ring_alltoallv(comm, unname(packed), counts)
   records <- records_unpack(packed[, order(packed[1L, ]), drop = FALSE])
-  c(records, list(means = moments$means, rows = as.integer(moments$rows),
-                  events = as.integer(moments$events)))
+  c(records, list(means = moments$means, mean_offset = moments$mean_offset,
+                  rows = as.integer(moments$rows), events = as.integer(moments$events)))
 }
 
-# The means of the columns, as survival has them: 0 for columns of -1, 0 and 1.
+# The means of the columns, as survival has them: 0 for columns of -1, 0 and 1. And that of the
+# offset.
 records_means <- function(comm, own) {
   agree(comm, tsqr_check(own$x))
   code <- vapply(seq_len(ncol(own$x)), function(i) !all(own$x[, i] %in% -1:1), NA)
   sums <- ring_allreduce(comm, unname(c(
-    length(own$stop), sum(own$event), sum(own$weights), code, colSums(own$x * own$weights)
+    length(own$stop), sum(own$event), sum(own$weights), sum(own$offset * own$weights), code,
+    colSums(own$x * own$weights)
   )))
   width <- ncol(own$x)
-  means <- sums[-seq_len(3L + width)] / sums[[3L]]
-  list(rows = sums[[1L]], events = sums[[2L]],
-       means = ifelse(sums[3L + seq_len(width)] > 0, means, 0))
+  means <- sums[-seq_len(4L + width)] / sums[[3L]]
+  list(rows = sums[[1L]], events = sums[[2L]], mean_offset = sums[[4L]] / sums[[3L]],
+       means = ifelse(sums[4L + seq_len(width)] > 0, means, 0))
 }
 
 records_part <- function(comm, key, total) {

@@ -20,7 +20,8 @@
 #'
 #' @inheritParams ring_glm
 #' @param formula As for `survival::coxph()`: the left side is a `Surv()` object of right-censored
-#'   or `(start, stop]` times. The right side may have `strata()`, `cluster()` and `offset()`.
+#'   or `(start, stop]` times. The right side may have `strata()`, `cluster()` and `offset()`, but
+#'   no `ridge()`, `pspline()`, `frailty()` or `tt()`.
 #' @param data,weights,subset,na.action As for `survival::coxph()`. `data`, `weights` and `subset`
 #'   are those of the rows of this rank, which may be none.
 #' @param ties The treatment of equal times, a string: `"efron"` or `"breslow"`.
@@ -37,7 +38,8 @@
 #'   `vcov()`, `confint()`, `logLik()`, `AIC()`, `anova()` of several models; `predict()` of new
 #'   rows, of type `"lp"` or `"risk"`; `survfit()`, also with `newdata`; `update()`; and `tidy()`,
 #'   `glance()` and `augment()` of package broom. Predictions are relative to the means of all rows,
-#'   as with `reference = "sample"`.
+#'   as with `reference = "sample"`. With `strata()`, `survfit(fit, newdata)` returns the curves of
+#'   all strata for each row of `newdata`, also where the row has a stratum.
 #' @inheritSection ring_glm Levels
 #' @inheritSection ring_glm Terms
 #' @inheritSection ring_glm Spark tables
@@ -62,8 +64,8 @@ ring_coxph <- function(comm, formula, data, weights, subset,
   check_no_dots(...)
   call <- match.call()
   env <- parent.frame()
-  ties <- match.arg(ties)
-  baseline <- check_flag(baseline, "baseline")
+  ties <- agree(comm, match.arg(ties))
+  baseline <- agree(comm, check_flag(baseline, "baseline"))
   control <- agree(comm, coxph_control(control))
   data <- if (!missing(data)) data
   with_specials <- call
@@ -109,8 +111,35 @@ coxph_formula <- function(comm, formula, data) {
     functions$Surv <- coxph_surv(highest)
     environment(formula) <- list2env(functions, parent = environment(formula))
     formula[[2L]][[1L]] <- quote(Surv)
-    stats::terms(formula, specials = c("strata", "cluster"), data = data)
+    formula[[3L]] <- coxph_bare(formula[[3L]])
+    terms <- stats::terms(formula, specials = c("strata", "cluster"), data = data)
+    coxph_check_terms(terms)
+    attr(terms, "intercept") <- 1L # the coding of factors is that of a model with an intercept
+    terms
   })
+}
+
+# The expression with the bare names of the functions of survival that are no covariates.
+coxph_bare <- function(expr) {
+  if (!is.call(expr)) return(expr)
+  bare <- list(quote(survival::strata), quote(survival::cluster))
+  if (any(vapply(bare, identical, NA, expr[[1L]]))) expr[[1L]] <- expr[[1L]][[3L]]
+  for (i in seq_along(expr)[-1L]) {
+    if (is.call(expr[[i]])) expr[[i]] <- coxph_bare(expr[[i]])
+  }
+  expr
+}
+
+# Terms that coxph() fits with a penalty, or at each time, would be plain covariates here.
+coxph_check_terms <- function(terms) {
+  heads <- vapply(as.list(attr(terms, "variables"))[-1L], FUN.VALUE = "", function(variable) {
+    if (is.call(variable)) sub("^survival::", "", deparse(variable[[1L]])[[1L]]) else ""
+  })
+  odd <- grep("^(ridge|pspline|tt|frailty([.](gamma|gaussian|t))?)$", heads, value = TRUE)
+  if (length(odd) > 0L) {
+    stop(odd[[1L]], "() is not supported: ring_coxph() has no penalties and no time transforms",
+         call. = FALSE)
+  }
 }
 
 # The highest status on this rank. In a status of 1 and 2, Surv() takes the highest as the event,
@@ -150,9 +179,8 @@ coxph_own <- function(rows, robust) {
   strata <- rows$special[grepl("^strata[(]", names(rows$special))]
   strata <- if (length(strata) > 0L) interaction(strata, drop = FALSE, lex.order = TRUE)
   cluster <- rows$special[grepl("^cluster[(]", names(rows$special))]
-  if (is.null(robust)) {
-    robust <- length(cluster) > 0L || any(weights != trunc(weights))
-  }
+  robust <- if (is.null(robust)) length(cluster) > 0L || any(weights != trunc(weights))
+            else check_flag(robust, "robust")
   list(
     x = x[keep, , drop = FALSE], start = if (counting) y[keep, 1L], weights = weights[keep],
     stop = y[keep, 1L + counting], event = y[keep, 2L + counting] == 1, levels = levels(strata),
@@ -181,7 +209,8 @@ coxph_fit <- function(comm, records, names, init, efron, control) {
     coefficients = stats::setNames(replace(fit$beta, !kept, NA), names), var = fit$variance,
     loglik = c(first$loglik, fit$loglik), score = coxph_score(first), iter = fit$iterations,
     n = records$rows, nevent = records$events, means = stats::setNames(records$means, names),
-    converged = fit$converged, efron = efron, start = replace(beta, !kept, 0)
+    mean_offset = records$mean_offset, converged = fit$converged, efron = efron,
+    start = replace(beta, !kept, 0)
   )
 }
 
@@ -195,7 +224,9 @@ coxph_iterate <- function(comm, records, beta, now, efron, control) {
     iteration <- iteration + 1L
     new <- beta + solved$step
     next_one <- coxph_pass(comm, records, new, efron)
-    change <- abs(1 - now$loglik / next_one$loglik)
+    # A likelihood of 0, of strata of one row each, has no ratio.
+    change <- if (identical(now$loglik, next_one$loglik)) 0 else
+      abs(1 - now$loglik / next_one$loglik)
     if (!is.finite(next_one$loglik) || next_one$loglik < now$loglik && change > control$eps) {
       solved$step <- solved$step / 2
       next
