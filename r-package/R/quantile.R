@@ -14,7 +14,8 @@
 #'
 #' @inheritParams ring_allreduce
 #' @param x The numbers of this rank, which may be none: a numeric, logical, `Date` or `difftime`
-#'   vector. Or a matrix or data frame of numbers, with the same columns on all ranks.
+#'   vector, in the same units on all ranks. Or a matrix or data frame of such columns, the same on
+#'   all ranks.
 #' @param probs,na.rm,names,type As for [stats::quantile()], the same on all ranks.
 #' @returns For a vector, a vector with the quantiles, as from [stats::quantile()]. For a matrix or
 #'   a data frame, a matrix with a row for each probability and a column for each column. The same
@@ -38,7 +39,8 @@ ring_quantile <- function(comm, x, probs = seq(0, 1, 0.25),
     quantile_check(probs, type, call)
     quantile_columns(x, check_flag(na.rm, "na.rm"), call)
   })
-  quantile_check_alike(comm, c(length(columns), length(probs), probs, type))
+  own <- c(quantile_kinds(x), length(probs), format(probs, digits = 17L), type)
+  quantile_check_alike(allgather_strings(comm, own))
   counts <- ring_allreduce(comm, as.double(lengths(columns)))
   found <- quantile_values(comm, columns, counts, probs, type)
   labels <- if (names) quantile_labels(probs)
@@ -57,16 +59,31 @@ quantile_check <- function(probs, type, call) {
   }
 }
 
-quantile_check_alike <- function(comm, own) {
-  all <- ring_allgatherv(comm, as.double(own))
-  lengths <- ring_allgather(comm, length(own))
-  parts <- split(all, rep(seq_along(lengths), lengths))
+quantile_check_alike <- function(parts) {
   odd <- which(!vapply(parts, identical, NA, parts[[1L]]))
   if (length(odd) == 0L) return()
   ring_stop("INVALID", paste0(
-    "rank ", odd[[1L]] - 1L, " passed other columns, `probs` or another `type` than rank 0: pass ",
-    "the same on all ranks"
+    "rank ", odd[[1L]] - 1L, " passed other columns, `probs` or another `type` than rank 0 (",
+    quantile_odd(parts[[odd[[1L]]]], parts[[1L]]), "): pass the same on all ranks"
   ), rank = odd[[1L]] - 1L, call = NULL)
+}
+
+# The first difference.
+quantile_odd <- function(theirs, ours) {
+  if (length(theirs) != length(ours)) return(paste(length(theirs), "parts, not", length(ours)))
+  odd <- which(theirs != ours)[[1L]]
+  paste0(theirs[[odd]], ", not ", ours[[odd]])
+}
+
+# Days, durations and numbers are different numbers, and so are durations in different units.
+quantile_kind <- function(column) {
+  if (inherits(column, "Date")) return("dates")
+  if (inherits(column, "difftime")) paste("durations in", attr(column, "units")) else "numbers"
+}
+
+quantile_kinds <- function(x) {
+  if (is.data.frame(x)) return(vapply(x, quantile_kind, ""))
+  rep(quantile_kind(x), if (is.matrix(x)) ncol(x) else 1L)
 }
 
 # The columns of `x`, each sorted.

@@ -49,6 +49,12 @@ test_that("quantiles have the names and the errors of quantile()", {
   expect_error(ring_quantile(comm, c(1, NA)), "missing values are not allowed if `na.rm` is FALSE")
   expect_error(ring_quantile(comm, 1, 2), "`probs` must be numbers from 0 to 1, not 2")
   expect_error(ring_quantile(comm, "a"), "`x` must be numbers")
-  results <- run_ring(2, tryCatch(ring_quantile(comm, 1, rank / 2), error = conditionMessage))
-  expect_match(results[[1]], "rank 1 passed other columns, `probs` or another `type` than rank 0")
+  results <- run_ring(2, {
+    said <- function(...) tryCatch(ring_quantile(comm, ...), error = conditionMessage)
+    c(said(1, rank / 2), said(as.difftime(2, units = if (rank == 0) "mins" else "hours")),
+      said(if (rank == 0) Sys.Date() else 1))
+  })
+  expect_match(results[[1]][[1]], "rank 1 passed other columns, `probs` or another `type` than ran")
+  expect_match(results[[1]][[2]], "durations in hours, not durations in mins")
+  expect_match(results[[1]][[3]], "numbers, not dates")
 })
