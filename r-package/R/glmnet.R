@@ -25,6 +25,10 @@
 #' A gaussian path needs one pass over the rows. The other families need some passes for each
 #' penalty.
 #'
+#' A cross-validation fits each fold at the penalties of the path of all rows. `cv.glmnet()` without
+#' `lambda` fits another path to each fold, and interpolates. So its `cvm` differs a little. The
+#' random folds have equal sizes over all ranks. There may be up to 2^31 - 1 rows on all ranks.
+#'
 #' @inheritParams ring_svd
 #' @param y The response of the rows of this rank. `"gaussian"`: numbers. `"binomial"`: 0 and 1,
 #'   logicals, or a factor or strings of two levels. `"poisson"`: numbers from 0. `"multinomial"`: a
@@ -39,18 +43,19 @@
 #' @param lambda Penalties, decreasing numbers. `NULL`: from the smallest penalty with which all
 #'   coefficients are 0, in `nlambda` steps on a logarithmic scale.
 #' @param standardize,intercept `TRUE` or `FALSE`.
-#' @param penalty.factor Numbers from 0, one for each column: factors of `lambda`. 0: no penalty.
+#' @param penalty.factor Numbers from 0, one for each column, and not all 0: factors of `lambda`. 0:
+#'   no penalty.
 #' @param nfolds The number of folds of a cross-validation, a whole number; 0: none.
 #' @param foldid The folds of the rows of this rank, whole numbers from 1 to `nfolds`. `NULL`:
 #'   random.
 #' @param thresh The tolerance of the optimality conditions, as a fraction of the largest gradient.
 #' @param maxit The largest number of Newton steps for one penalty.
 #' @returns An object of class `ring_glmnet`, the same on all ranks. `lambda`, `df`, `dev.ratio`,
-#'   `nulldev`, `a0` and `beta` are as in package glmnet, with `beta` a matrix with a column for
-#'   each penalty, or for `"multinomial"` a list of such matrices. With a cross-validation, `cvm`,
-#'   `cvsd`, `lambda.min` and `lambda.1se` are as from `cv.glmnet()`, with the mean squared error or
-#'   the deviance as measure. `coef()`, `predict()`, `print()` and `plot()` have methods, and
-#'   `tidy()` and `glance()` of package broom.
+#'   `nulldev` and `a0` are as in package glmnet. `slopes` is an array of the coefficients of the
+#'   columns, by column, class and penalty; `coef()` returns matrices. With a cross-validation,
+#'   `cvm`, `cvsd`, `lambda.min` and `lambda.1se` are as from `cv.glmnet()` with this `lambda`, with
+#'   the mean squared error or the deviance as measure. `coef()`, `predict()`, `print()` and
+#'   `plot()` have methods, and `tidy()` and `glance()` of package broom.
 #'
 #'   `coef(fit, s)` and `predict(fit, newx, s, type)` take penalties `s`: numbers, `"lambda.min"` or
 #'   `"lambda.1se"`. By default they are all penalties of the path. `type` is `"link"`, `"response"`
@@ -76,7 +81,7 @@ ring_glmnet <- function(comm, x, y, family = c("gaussian", "binomial", "poisson"
                         intercept = TRUE, penalty.factor = NULL, nfolds = 0L, foldid = NULL,
                         thresh = 1e-8, maxit = 100L) {
   call <- scope_call(match.call())
-  family <- match.arg(family)
+  family <- agree(comm, match.arg(family))
   x <- columns_of(comm, x, finite = TRUE)
   settings <- list(
     family = family, alpha = alpha, nlambda = nlambda, ratio = lambda.min.ratio, lambda = lambda,
@@ -98,7 +103,6 @@ ring_glmnet <- function(comm, x, y, family = c("gaussian", "binomial", "poisson"
 
 glmnet_check <- function(settings, width) {
   whole <- function(x, least) is_whole(x) && x >= least
-  factors <- settings$factors
   lambda <- settings$lambda
   valid <- c(
     "`alpha` must be a number from 0 to 1" = is_number(settings$alpha) && settings$alpha >= 0 &&
@@ -106,12 +110,20 @@ glmnet_check <- function(settings, width) {
     "`nlambda` must be a whole number from 1" = whole(settings$nlambda, 1),
     "`nfolds` must be 0, or a whole number from 2" = whole(settings$nfolds, 0) &&
       settings$nfolds != 1,
-    "`penalty.factor` must be numbers from 0, one for each column" =
-      length(factors) %in% c(0L, width) && all(factors >= 0),
+    "`penalty.factor` must be numbers from 0, one for each column, and not all 0" =
+      glmnet_valid_factors(settings$factors, width),
+    "`thresh` must be a positive number" = is_number(settings$thresh) && settings$thresh > 0,
+    "`maxit` must be a whole number from 1" = whole(settings$maxit, 1),
     "`lambda` must be decreasing numbers from 0" =
       all(is.finite(lambda), lambda >= 0) && !is.unsorted(rev(lambda))
   )
   if (!all(valid)) stop(names(valid)[!valid][[1L]], call. = FALSE)
+}
+
+glmnet_valid_factors <- function(factors, width) {
+  if (is.null(factors)) return(TRUE)
+  is.numeric(factors) && length(factors) == width && all(is.finite(factors), factors >= 0) &&
+    any(factors > 0)
 }
 
 # The response as a matrix with a column for each class, or one column, and the classes.
@@ -327,15 +339,23 @@ glmnet_loss <- function(y, eta, family) {
 
 glmnet_validate <- function(comm, rows, settings, lambda, foldid) {
   count <- nrow(rows$x)
+  before <- ring_exscan(comm, as.double(count)) # so that all folds have equal sizes
   folds <- agree(comm, {
     if (is.null(foldid)) {
-      sample(rep_len(seq_len(settings$nfolds), count))
+      ((before + sample.int(count)) %% settings$nfolds) + 1
     } else if (length(foldid) == count && all(foldid %in% seq_len(settings$nfolds))) {
       foldid
     } else {
       stop("`foldid` must be ", count, " whole numbers from 1 to `nfolds`", call. = FALSE)
     }
   })
+  sums <- ring_allreduce(comm, vapply(seq_len(settings$nfolds), FUN.VALUE = 0, function(fold) {
+    sum(rows$weights[folds == fold])
+  }))
+  if (any(sums == 0)) {
+    check_stop("fold ", which(sums == 0)[[1L]], " has no rows with a weight on any rank: lower ",
+               "`nfolds`, or change `foldid`", call = NULL)
+  }
   settings$lambda <- lambda
   shape <- double(length(lambda) + 1L)
   losses <- vapply(seq_len(settings$nfolds), FUN.VALUE = shape, function(fold) {

@@ -92,6 +92,26 @@ test_that("cross-validation is that of cv.glmnet()", {
   }
 })
 
+test_that("folds are of equal sizes, and an argument of one rank is an error of all", {
+  results <- run_ring(3, {
+    rows <- 6 * rank + 1:6
+    x <- as.matrix(mtcars[rows, 3:4])
+    said <- function(...) tryCatch(ring_glmnet(comm, x, rows, ...), error = conditionMessage)
+    fit <- ring_glmnet(comm, x, mtcars$mpg[rows], nfolds = 9, nlambda = 5)
+    list(fit$cvm, said(family = if (rank == 1) "normal" else "gaussian"),
+         said(nfolds = 5, foldid = rep(1:2, 3)), said(nfolds = 19), said(thresh = -rank),
+         ring_allreduce(comm, 1))
+  })
+  found <- results[[1]]
+  expect_true(all(is.finite(found[[1]])))
+  expect_identical(results[[3]][[1]], found[[1]])
+  expect_match(found[[2]], "rank 1 .* failed: 'arg' should be one of")
+  expect_match(found[[3]], "fold 3 has no rows with a weight on any rank: lower `nfolds`")
+  expect_match(found[[4]], "fold 1 has no rows")
+  expect_match(found[[5]], "`thresh` must be a positive number")
+  expect_identical(found[[6]], 3)
+})
+
 test_that("a path has methods and errors", {
   comm <- local_world()
   fit <- ring_glmnet(comm, mtcars[-1], mtcars$mpg, nfolds = 4)
