@@ -35,7 +35,8 @@
 #'   has a method.
 #' @section Errors:
 #' An error of `statistic` on one rank is an error on all ranks only if it comes from a collective
-#' call. `ring_error_invalid` for an invalid argument. Other errors as for [ring_allreduce()].
+#' call. `ring_error_invalid` on every rank for an invalid argument on any rank. Other errors as for
+#' [ring_allreduce()]. There may be up to 2^31 - 1 rows on all ranks.
 #' @references A. C. Davison and D. V. Hinkley (1997). *Bootstrap Methods and Their Application*.
 #'   Cambridge University Press.
 #' @seealso [ring_glm()], [ring_apply()]
@@ -55,12 +56,16 @@
 ring_bootstrap <- function(comm, data, statistic, ..., R = 999L, # nolint: object_name_linter.
                            seed = NULL, groups = 100L) {
   call <- scope_call(match.call())
-  replicates <- check_whole(R, "R", least = 2)
-  groups <- check_whole(groups, "groups", least = 0)
-  seed <- check_whole(seed, "seed", least = 0, absent = -1L)
-  if (!is.function(statistic)) check_stop("`statistic` must be a function, not ",
-                                          describe(statistic))
-  model_check_settings(comm, list(R = replicates, groups = groups, seed = seed))
+  settings <- agree(comm, {
+    if (!is.function(statistic)) {
+      check_stop("`statistic` must be a function, not ", describe(statistic))
+    }
+    list(R = check_whole(R, "R", least = 2), groups = check_whole(groups, "groups", least = 0),
+         seed = check_whole(seed, "seed", least = 0, absent = -1L))
+  })
+  model_check_settings(comm, settings)
+  replicates <- settings$R
+  seed <- settings$seed
   counts <- ring_allgather(comm, as.double(NROW(data)))
   if (sum(counts) == 0) check_stop("there are no rows on any rank")
   if (seed < 0L) seed <- floor(stats::runif(1L) * .Machine$integer.max)
@@ -70,9 +75,9 @@ ring_bootstrap <- function(comm, data, statistic, ..., R = 999L, # nolint: objec
   draws <- bootstrap_streams(seed, ring_rank(comm), counts)
   found <- matrix(0, replicates, length(t0), dimnames = list(NULL, names(t0)))
   for (replicate in seq_len(replicates)) found[replicate, ] <- at(draws())
+  influence <- bootstrap_influence(comm, at, t0, counts, settings$groups)
   structure(class = "ring_bootstrap", list(
-    t0 = t0, t = found, R = replicates, L = bootstrap_influence(comm, at, t0, counts, groups),
-    seed = seed, call = call
+    t0 = t0, t = found, R = replicates, L = influence, seed = seed, call = call
   ))
 }
 

@@ -28,8 +28,11 @@
 #' @export
 ring_cor <- function(comm, x, y = NULL, use = c("everything", "complete.obs"),
                      method = c("pearson", "spearman")) {
-  use <- match.arg(use)
-  method <- match.arg(method)
+  settings <- agree(comm, list(use = match.arg(use), method = match.arg(method),
+                               "is.null(y)" = is.null(y)))
+  model_check_settings(comm, settings)
+  use <- settings$use
+  method <- settings$method
   x <- columns_of(comm, x)
   width <- ncol(x)
   names <- colnames(x)
@@ -37,7 +40,6 @@ ring_cor <- function(comm, x, y = NULL, use = c("everything", "complete.obs"),
     y <- columns_of(comm, y)
     x <- agree(comm, cor_join(x, y))
   }
-  model_check_settings(comm, list(use = use, method = method, width = width))
   if (use == "complete.obs") x <- x[stats::complete.cases(x), , drop = FALSE]
   known <- ring_allreduce(comm, unname(colSums(is.na(x)))) == 0
   if (method == "spearman") x[, known] <- cor_ranks(comm, x[, known, drop = FALSE])

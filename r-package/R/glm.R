@@ -58,7 +58,8 @@
 #' [ring_apply()] only.
 #' @section Errors:
 #' An error on one rank, such as a missing column, is an error on all ranks, with the number of the
-#' rank. The communicator stays usable. Other errors as for [ring_allreduce()].
+#' rank. The communicator stays usable. Other errors as for [ring_allreduce()]. A model takes up to
+#' 2^31 - 1 rows on all ranks: with more, counts and degrees of freedom are `NA`.
 #' @references J. Demmel, L. Grigori, M. Hoemmen and J. Langou (2012). Communication-optimal
 #'   parallel and sequential QR and LU factorizations. *SIAM Journal on Scientific Computing* 34(1).
 #' @seealso [predict.ring_glm()]; [ring_optim()], for other models; [ring_mlp()];

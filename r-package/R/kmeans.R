@@ -16,6 +16,8 @@
 #' near them. The ranks draw random numbers. [set.seed()], with another number on each rank, makes
 #' them reproducible; so does `seed` of [ring_apply()].
 #'
+#' A cluster may have up to 2^31 - 1 rows.
+#'
 #' The iterations are those of Lloyd, as in scikit-learn and `kmeans(algorithm = "Lloyd")`. Bounds
 #' save most of the distances, and the result is the same. A cluster that loses all its rows moves
 #' to the row that is farthest from its center.
@@ -52,25 +54,28 @@
 #' @export
 ring_kmeans <- function(comm, x, centers, max_iter = 100L, nstart = 1L, tol = 1e-4) {
   call <- scope_call(match.call())
+  settings <- agree(comm, kmeans_settings(max_iter, nstart, tol))
   x <- columns_of(comm, x, finite = TRUE)
-  max_iter <- check_whole(max_iter, "max_iter", least = 1)
-  nstart <- check_whole(nstart, "nstart", least = 1)
-  if (!is_number(tol) || tol < 0) check_stop("`tol` must be a number, 0 or more")
   given <- agree(comm, kmeans_given(x, centers))
-  model_check_settings(comm, list(centers = unname(centers), max_iter = max_iter, nstart = nstart,
-                                  tol = tol))
+  model_check_settings(comm, c(list(centers = unname(centers)), settings))
   moments <- columns_moments(comm, x)
   k <- if (is.null(given)) as.integer(centers) else nrow(given)
   if (moments$counts[[1L]] < k) check_stop("there are fewer rows than clusters on all ranks")
   data <- kmeans_data(x, moments, tol)
   best <- NULL
-  for (start in seq_len(nstart)) {
+  for (start in seq_len(settings$nstart)) {
     first <- if (is.null(given)) kmeans_start(comm, data, k) else columns_scale(given, data$shift)
-    found <- kmeans_lloyd(comm, data, unname(first), max_iter)
+    found <- kmeans_lloyd(comm, data, unname(first), settings$max_iter)
     if (is.null(best) || sum(found$withinss) < sum(best$withinss)) best <- found
     if (!is.null(given)) break
   }
   kmeans_result(best, x, moments, call)
+}
+
+kmeans_settings <- function(max_iter, nstart, tol) {
+  if (!is_number(tol) || tol < 0) check_stop("`tol` must be a number, 0 or more")
+  list(max_iter = check_whole(max_iter, "max_iter", least = 1),
+       nstart = check_whole(nstart, "nstart", least = 1), tol = tol)
 }
 
 # The initial centers, if they are given.

@@ -26,7 +26,7 @@
 #' @param tol One number: the training stops when an iteration reduces the loss by less than this
 #'   fraction.
 #' @param scale Whether to scale the predictors to mean 0 and standard deviation 1 over all ranks
-#'   first: `TRUE` or `FALSE`.
+#'   first: `TRUE` or `FALSE`. Like all arguments but `data`, the same on all ranks.
 #' @param ... Arguments of [ring_apply()], such as `num_proc`, if `comm` is a Spark table.
 #' @returns An object of class `ring_mlp`, the same on all ranks: a list with `weights` (a matrix
 #'   for each layer, with the biases in the last row), `layers` (the number of units of each layer),
@@ -58,14 +58,13 @@ ring_mlp <- function(comm, formula, data, hidden = 8L, decay = 0, max_iter = 100
   if (is_table(comm)) return(table_fit("ring_mlp", match.call(), parent.frame()))
   check_no_dots(...)
   call <- match.call()
-  valid <- is.numeric(hidden) && all(is.finite(hidden) & hidden >= 1 & hidden == trunc(hidden))
-  if (!valid) check_stop("`hidden` must be whole numbers, 1 or more, not ", describe(hidden))
-  max_iter <- check_whole(max_iter, "max_iter", least = 1)
+  settings <- agree(comm, mlp_settings(hidden, decay, max_iter, tol, scale))
+  model_check_settings(comm, settings)
   rows <- rows_of_call(comm, call, parent.frame(), if (!missing(data)) data)
   agree(comm, mlp_check(rows))
   x <- rows$x[, colnames(rows$x) != "(Intercept)", drop = FALSE]
   if (ncol(x) == 0L) check_stop("the model has no predictors: add them to the right of `formula`")
-  moments <- columns_moments(comm, x, check_flag(scale, "scale"), scale)
+  moments <- columns_moments(comm, x, scale, scale)
   count <- moments$counts[[1L]]
   if (scale) moments$scale[moments$scale == 0] <- 1
   target <- mlp_target(comm, rows)
@@ -74,7 +73,7 @@ ring_mlp <- function(comm, formula, data, hidden = 8L, decay = 0, max_iter = 100
   fit <- ring_optim(
     comm, mlp_draw(layers), loss$value, loss$gradient,
     method = "L-BFGS-B",
-    control = list(maxit = max_iter, factr = tol / .Machine$double.eps, lmm = 10)
+    control = list(maxit = settings$max_iter, factr = tol / .Machine$double.eps, lmm = 10)
   )
   structure(class = "ring_mlp", list(
     call = scope_call(call), terms = rows$terms, xlevels = rows$levels, contrasts = rows$contrasts,
@@ -83,6 +82,15 @@ ring_mlp <- function(comm, formula, data, hidden = 8L, decay = 0, max_iter = 100
     evaluations = fit$counts[["function"]], converged = fit$convergence == 0L,
     nobs = as.integer(count)
   ))
+}
+
+mlp_settings <- function(hidden, decay, max_iter, tol, scale) {
+  valid <- is.numeric(hidden) && all(is.finite(hidden) & hidden >= 1 & hidden == trunc(hidden))
+  if (!valid) check_stop("`hidden` must be whole numbers, 1 or more, not ", describe(hidden))
+  if (!is_number(decay) || decay < 0) check_stop("`decay` must be one number, 0 or more")
+  if (!is_number(tol) || tol < 0) check_stop("`tol` must be one number, 0 or more")
+  list(hidden = hidden, decay = decay, max_iter = check_whole(max_iter, "max_iter", least = 1),
+       tol = tol, scale = check_flag(scale, "scale"))
 }
 
 mlp_check <- function(rows) {

@@ -26,8 +26,11 @@
 #' ring_close(comm)
 #' @export
 ring_summary <- function(comm, x, top = 3L) {
-  top <- check_whole(top, "top", least = 1)
-  agree(comm, if (!is.data.frame(x)) stop("`x` must be a data frame, not ", describe(x)))
+  top <- agree(comm, {
+    if (!is.data.frame(x)) stop("`x` must be a data frame, not ", describe(x))
+    check_whole(top, "top", least = 1)
+  })
+  model_check_settings(comm, list(top = top))
   labels <- allgather_strings(comm, c(names(x), vapply(x, summary_type, "")))
   agree(comm, rows_check_labels(labels))
   numbers <- vapply(x, function(x) is.numeric(x) || inherits(x, c("Date", "POSIXct")), NA)

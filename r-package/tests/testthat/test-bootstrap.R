@@ -16,9 +16,11 @@ test_that("replicates have the distribution of the statistic, and are the same i
       ring_allreduce(comm, c(sum(weights), sum(weights^2)))
     }, R = 200, seed = 3, groups = 0)
     list(first, ring_bootstrap(comm, data, mean_of, R = 2, seed = 7, groups = 0)$t,
-         identical(before, .Random.seed), counts$t)
+         identical(before, .Random.seed), counts$t,
+         tryCatch(ring_bootstrap(comm, data, mean_of, R = 3 - rank), error = conditionMessage))
   }, mean_of = mean_of, one_empty = one_empty)
   fit <- results[[1]][[1]]
+  expect_match(results[[1]][[5]], "rank 2 .* failed: `R` is 1: it must be 2 or more")
   expect_identical(results[[3]][[1]]$t, fit$t)
   expect_identical(results[[1]][[2]], fit$t[1:2, ])
   expect_true(all(vapply(results, `[[`, NA, 3)))

@@ -8,7 +8,9 @@ test_that("correlations are those of cor() on all rows", {
       ring_cor(comm, shifted), ring_cor(comm, data), ring_cor(comm, data, use = "complete.obs"),
       ring_cor(comm, data[c("Wind", "Temp")], data$Month, method = "spearman"),
       ring_cor(comm, data, method = "spearman", use = "complete.obs"),
-      ring_cor(comm, unname(as.matrix(shifted[, 1:2])))
+      ring_cor(comm, unname(as.matrix(shifted[, 1:2]))),
+      tryCatch(ring_cor(comm, data, if (rank == 0) data), error = conditionMessage),
+      tryCatch(ring_cor(comm, data, use = if (rank == 1) "all"), error = conditionMessage)
     )
   }, one_empty = one_empty)
   expected <- list(
@@ -19,9 +21,11 @@ test_that("correlations are those of cor() on all rows", {
   )
   # The shift leaves numbers of 1e-9.
   expect_equal(results[[1]][[1]], expected[[1]], tolerance = 1e-8)
-  expect_equal(results[[1]][-1], expected[-1], tolerance = 1e-8)
+  expect_equal(results[[1]][2:6], expected[-1], tolerance = 1e-8)
+  expect_match(results[[1]][[7]], "rank 1 has another is.null\\(y\\) than rank 0")
+  expect_match(results[[1]][[8]], "rank 1 .* failed: 'arg' should be one of")
   for (i in 2:5) expect_equal(results[[1]][[i]], expected[[i]], tolerance = 1e-14)
-  expect_identical(results[[2]], results[[1]])
+  expect_identical(results[[2]][1:6], results[[1]][1:6])
 })
 
 test_that("ranks of values are those of rank()", {

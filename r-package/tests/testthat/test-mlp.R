@@ -39,10 +39,18 @@ test_that("the gradient is that of the loss", {
 test_that("numbers are learned, too", {
   results <- run_ring(3, {
     set.seed(2)
-    ring_mlp(comm, mpg ~ wt + hp, one_empty(mtcars, rank, size), hidden = 3, max_iter = 500)
+    data <- one_empty(mtcars, rank, size)
+    said <- function(...) {
+      tryCatch(ring_mlp(comm, mpg ~ wt + hp, data, ...), error = conditionMessage)
+    }
+    list(ring_mlp(comm, mpg ~ wt + hp, data, hidden = 3, max_iter = 500),
+         said(scale = rank == 0), said(decay = rank), said(hidden = 1 - rank))
   }, one_empty = one_empty)
-  fit <- results[[1]]
-  expect_identical(results[[2]]$weights, fit$weights)
+  fit <- results[[1]][[1]]
+  expect_identical(results[[2]][[1]]$weights, fit$weights)
+  expect_match(results[[1]][[2]], "rank 1 has another scale than rank 0: FALSE, and not TRUE")
+  expect_match(results[[1]][[3]], "rank 1 has another decay than rank 0")
+  expect_match(results[[1]][[4]], "rank 1 .* failed: `hidden` must be whole numbers, 1 or more")
   error <- mean((predict(fit, mtcars) - mtcars$mpg)^2)
   expect_equal(error, 2 * fit$loss * var(mtcars$mpg), tolerance = 1e-8)
   expect_lt(error, mean(residuals(lm(mpg ~ wt + hp, mtcars))^2))

@@ -4,10 +4,13 @@ test_that("a summary has the numbers of base R", {
   data <- cbind(airquality, day = as.Date("1973-01-01") + 0:152, hot = airquality$Temp > 80,
                 name = c("a", "b", NA)[rep(1:3, 51)])
   data$level <- factor(data$Month, levels = 9:4)
-  results <- run_ring(3, ring_summary(comm, one_empty(data, rank, size)), data = data,
-                      one_empty = one_empty)
-  found <- results[[1]]
-  expect_identical(results[[2]], found)
+  results <- run_ring(3, {
+    said <- tryCatch(ring_summary(comm, data, top = 1 - rank), error = conditionMessage)
+    list(ring_summary(comm, one_empty(data, rank, size)), said)
+  }, data = data, one_empty = one_empty)
+  found <- results[[1]][[1]]
+  expect_identical(results[[2]][[1]], found)
+  expect_match(results[[1]][[2]], "rank 1 .* failed: `top` is 0: it must be 1 or more")
   expect_identical(found$rows, 153)
   expect_identical(found$numbers$variable, names(data)[1:7])
   numbers <- data.frame(lapply(data[1:7], as.double))
