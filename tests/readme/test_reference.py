@@ -6,7 +6,14 @@ from collections import Counter
 from pathlib import Path
 
 R_PACKAGE = Path(__file__).parents[2] / "r-package"
-GROUPS = ["Run on Spark", "Models", "Collectives", "Frameworks", "When things go wrong"]
+GROUPS = [
+    "Run on Spark",
+    "Models",
+    "Statistics",
+    "Collectives",
+    "Frameworks",
+    "When things go wrong",
+]
 WORDS = ["allreduce", "broadcast", "checkpoint", "gather", "GPU", "progress", "TensorFlow"]
 
 
