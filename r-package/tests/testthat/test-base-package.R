@@ -16,9 +16,9 @@ test_that("routines are reached by registration only", {
   expect_false(is.loaded("comm_of", "sparkring"))
 })
 
-test_that("everything exported is documented, and starts with ring_", {
+test_that("everything exported is documented, and starts with ring_ or ml_ring_", {
   exported <- getNamespaceExports("sparkring")
-  expect_true(all(startsWith(exported, "ring_")))
+  expect_true(all(grepl("^(ml_)?ring_", exported)))
   index <- system.file("help", "aliases.rds", package = "sparkring")
   skip_if(index == "", "the package was installed without its documentation")
   expect_identical(setdiff(exported, names(readRDS(index))), character())
