@@ -543,6 +543,7 @@ def test_keras_goes_on_and_stops(vectors, tmp_path):
     assert found.schema["prediction"].dataType.simpleString() == "float"
     features = np.array(vectors.select("x1", "x2", "x3").collect(), np.float32)
     output = loaded.network().predict_on_batch(features)[:, 0]
+    assert "KERAS_BACKEND" not in os.environ  # later children choose anew
     assert np.allclose([row["prediction"] for row in found.collect()], output, atol=1e-6)
     plan = loaded.copy({loaded.model: "networks:keras_unbuilt"})._plan()
     with pytest.raises(sparkring.InvalidError, match="a network without weights"):

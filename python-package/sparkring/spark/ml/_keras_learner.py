@@ -230,10 +230,16 @@ class Predictor:
 
 
 def import_keras(plan: Plan) -> Any:
-    """Import Keras with the backend of the settings."""
+    """Import Keras with the backend of the settings. Later children of this process choose anew."""
+    before = os.environ.get("KERAS_BACKEND")
     if plan.backend is not None:
         os.environ["KERAS_BACKEND"] = plan.backend
-    import keras
+    try:
+        import keras
+    finally:
+        os.environ.pop("KERAS_BACKEND", None)
+        if before is not None:
+            os.environ["KERAS_BACKEND"] = before
 
     if plan.backend not in (None, keras.backend.backend()):
         raise InvalidError(
