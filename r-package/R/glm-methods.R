@@ -8,12 +8,7 @@ NULL
 #' @export
 print.ring_glm <- function(x, digits = max(3L, getOption("digits") - 3L), ...) {
   cat("\nCall:  ", paste(deparse(x$call), collapse = "\n"), "\n\n", sep = "")
-  if (length(x$coefficients) > 0L) {
-    cat("Coefficients:\n")
-    print.default(format(x$coefficients, digits = digits), print.gap = 2L, quote = FALSE)
-  } else {
-    cat("No coefficients\n")
-  }
+  model_print_coefficients(x, digits)
   cat("\nDegrees of Freedom: ", x$df.null, " Total (i.e. Null);  ", x$df.residual, " Residual\n",
       "Null Deviance:     ", format(signif(x$null.deviance, digits)), "\n",
       "Residual Deviance: ", format(signif(x$deviance, digits)),

@@ -102,7 +102,7 @@ glm_here <- function(object, what) {
   rows <- glm_session(object, what)
   beta <- ifelse(is.na(object$coefficients), 0, object$coefficients)
   rows$state <- glm_state(rows, rows$x, beta, object$family)
-  # Where the last step of least squares began, as in glm().
+  # The start of the last step of least squares, as in glm().
   rows$before <- glm_begin(rows, rows$x, object$previous, object$family)
   rows
 }

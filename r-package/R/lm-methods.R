@@ -35,12 +35,7 @@ lm_sketch_call <- function(object) {
 #' @export
 print.ring_lm <- function(x, digits = max(3L, getOption("digits") - 3L), ...) {
   cat("\nCall:\n", paste(deparse(x$call), collapse = "\n"), "\n\n", sep = "")
-  if (length(x$coefficients) > 0L) {
-    cat("Coefficients:\n")
-    print.default(format(x$coefficients, digits = digits), print.gap = 2L, quote = FALSE)
-  } else {
-    cat("No coefficients\n")
-  }
+  model_print_coefficients(x, digits)
   cat("\n")
   invisible(x)
 }

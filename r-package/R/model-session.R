@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What a fitted model needs to be fitted again: the call and the environment of the call, where the
-# communicator and the rows are. A model holds no rows, so it has a weak reference to both. They
-# live as long as the model. The reference is empty in a model that was sent to another process, or
-# read from a file.
+# A fitted model is fitted again by its call, in the environment of the call, where the communicator
+# and the rows are. A model holds no rows, so it has a weak reference to both. They live as long as
+# the model. The reference is empty in a model from another process or from a file.
 
 session_open <- function(call, env) {
   key <- new.env(parent = emptyenv())
@@ -50,6 +49,16 @@ model_make <- function(class, rows, call, env, fit) {
     xlevels = rows$levels, contrasts = rows$contrasts, assign = attr(rows$x, "assign"),
     offset = scope_call(call)$offset, omitted = rows$omitted, session = session_open(call, env)
   )))
+}
+
+# As print.lm() and print.glm() print them.
+model_print_coefficients <- function(x, digits) {
+  if (length(x$coefficients) > 0L) {
+    cat("Coefficients:\n")
+    print.default(format(x$coefficients, digits = digits), print.gap = 2L, quote = FALSE)
+  } else {
+    cat("No coefficients\n")
+  }
 }
 
 # Checks that settings are the same on all ranks. Otherwise each rank would fit another model.

@@ -202,7 +202,7 @@ static SEXP batch_logicals(struct batch *batch, struct rows rows) {
 
 /* ---- Columns of variable length -------------------------------------------------------------------------------- */
 
-/* Where the values of each row begin. Spark may write offsets of 64 bits (useLargeVarTypes). Their buffer has twice
+/* The first value of each row. Spark may write offsets of 64 bits (useLargeVarTypes). Their buffer has twice
  * the size, because Spark writes the sizes of buffers without padding. */
 struct offsets {
   const uint8_t *bytes;
