@@ -71,11 +71,12 @@ program_receive <- function(program) {
 }
 
 # Ends the program with all its descendants. Then nothing writes its output any more, unless its
-# guardian was killed.
+# guardian was killed: a process of another group survives then.
 program_stop <- function(program) {
   if (is.na(program$guardian)) return()
   .Call(C_program_stop, program$guardian, program$control)
   program$guardian <- NA_integer_
+  if (!program$ended && !is.na(program$pid)) .Call(C_child_kill, program$pid)
 }
 
 # Reads the rest of the output.

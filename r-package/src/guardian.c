@@ -34,9 +34,11 @@ static void guardian_send(guardian_event event) {
   while (write(CONTROL, &event, sizeof event) < 0 && errno == EINTR) continue;
 }
 
-/* Runs in the child that becomes the program. */
+/* Runs in the child that becomes the program. The rank learns the pid before the program runs: if the
+ * guardian is killed, the rank ends the program's group. */
 static void guardian_prepare(const void *unused) {
   (void)unused;
+  guardian_send((guardian_event){GUARDIAN_STARTED, getpid()});
   int nothing = open("/dev/null", O_RDONLY);
   if (nothing < 0) close(CONTROL);
   if (nothing >= 0) dup2(nothing, 0);
@@ -91,7 +93,6 @@ static void guardian_run(const guardian_job *job) {
     return;
   }
   close(GUARDIAN_PMI);
-  guardian_send((guardian_event){GUARDIAN_STARTED, program});
   bool ended = guardian_wait(program, job->rank, &status);
   if (ended) guardian_send((guardian_event){GUARDIAN_ENDED, status});
   kill(-program, SIGKILL);

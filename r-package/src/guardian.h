@@ -26,7 +26,8 @@ typedef struct guardian_job {
   sigset_t mask;         /* of signals, for the program */
 } guardian_job;
 
-/* A message on the connection: GUARDIAN_STARTED, and then GUARDIAN_ENDED; or GUARDIAN_FAILED. */
+/* A message on the connection: GUARDIAN_STARTED before the program runs, then GUARDIAN_ENDED or
+ * GUARDIAN_FAILED. */
 typedef struct guardian_event {
   enum { GUARDIAN_STARTED, GUARDIAN_ENDED, GUARDIAN_FAILED } kind;
   int value; /* process id of the program; its wait status; errno by which it was not started */
