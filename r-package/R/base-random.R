@@ -7,3 +7,6 @@ random_bytes <- function(length) {
   on.exit(close(random))
   readBin(random, "raw", length)
 }
+
+# `length` random bytes as a string of hexadecimal digits.
+random_hex <- function(length) paste(random_bytes(length), collapse = "")

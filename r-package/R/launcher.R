@@ -115,7 +115,7 @@ launch_start <- function(command, settings, input, direct) {
   started <- .Call(
     C_launcher_start, command,
     paste(names(settings$environment), settings$environment, sep = "="), settings$size,
-    paste(random_bytes(32), collapse = ""), input, direct
+    random_hex(32), input, direct
   )
   list2env(list(
     process = started[[1L]], lifeline = started[[2L]], pipes = started[3:4], code = NULL

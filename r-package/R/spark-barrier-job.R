@@ -78,7 +78,7 @@ barrier_job_count <- function(sdf, kinds) {
 
 # Calls `code` with `sdf` as a table and the name of its view. The view is dropped with the call.
 barrier_job_view <- function(sdf, code) {
-  view <- paste0("sparkring_", paste(random_bytes(8), collapse = ""))
+  view <- paste0("sparkring_", random_hex(8))
   session <- sparklyr::spark_session(sparklyr::spark_connection(sdf))
   on.exit(sparklyr::invoke(sparklyr::invoke(session, "catalog"), "dropTempView", view))
   tbl <- sparklyr::sdf_register(sdf, view) # an interrupt may come meanwhile

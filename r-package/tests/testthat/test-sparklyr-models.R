@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Models of Spark tables.
+
+# nolint start: object_usage_linter. What testthat gives to this code.
+# Models are fitted, and predict in any worker, to each of which Spark brings them once.
+expect_models <- function(sc) {
+  rows <- spark_table(sc, paste(
+    "SELECT id, id * id / 10 AS y, if(id < 5, 'low', 'high') AS level FROM range(0, 12, 1, 3)"
+  ))
+  models <- ring_apply(rows, of_script(function(df, comm) {
+    squares <- function(par) sum((df$y - par[1] - par[2] * df$id)^2)
+    set.seed(1)
+    list(
+      glm = ring_glm(comm, y ~ id, data = df),
+      mlp = ring_mlp(comm, level ~ id, data = df, hidden = 3),
+      line = ring_optim(comm, c(0, 0), squares, method = "BFGS")$par
+    )
+  }))
+  expect_identical(models[[1]]$line, models[[3]]$line)
+  predicted <- sparklyr::spark_apply(
+    rows, of_script(function(df, context) {
+      loadNamespace("sparkring")
+      data.frame(
+        id = df$id, glm = as.double(predict(context$glm, df)),
+        line = context$line[1] + context$line[2] * df$id,
+        mlp = as.character(predict(context$mlp, df)), stringsAsFactors = FALSE
+      )
+    }),
+    context = models[[3]], packages = FALSE, memory = FALSE,
+    columns = c(id = "double", glm = "double", line = "double", mlp = "character")
+  )
+  predicted <- as.data.frame(sparklyr::sdf_collect(predicted))
+  pooled <- stats::lm(y ~ id, data.frame(id = 0:11, y = (0:11)^2 / 10))
+  expected <- unname(stats::fitted(pooled))[predicted$id + 1]
+  expect_equal(predicted$glm, expected, tolerance = 1e-8)
+  expect_equal(predicted$line, expected, tolerance = 1e-5)
+  expect_identical(predicted$mlp, ifelse(predicted$id < 5, "low", "high"))
+}
+
+# The functions that begin with ml_, as sparklyr's.
+expect_ml_functions <- function(cars) {
+  fit <- ml_ring_glm(cars, am ~ wt, family = binomial, num_proc = 2)
+  truth <- stats::glm(am ~ wt, binomial, mtcars)
+  predicted <- sparklyr::ml_predict(fit, cars)
+  expect_s3_class(predicted, "tbl_spark")
+  predicted <- as.data.frame(sparklyr::sdf_collect(predicted))
+  expected <- unname(stats::predict(truth, predicted, type = "response"))
+  expect_equal(predicted[[".fitted"]], expected, tolerance = 1e-8)
+  expect_equal(coef(update(fit, . ~ 1)), coef(update(truth, . ~ 1)), tolerance = 1e-8)
+  expect_equal(sparklyr::tidy(fit)$estimate, unname(coef(truth)), tolerance = 1e-8)
+  path <- tempfile("model")
+  on.exit(unlink(path))
+  sparklyr::ml_save(fit, path)
+  expect_equal(coef(readRDS(path)), coef(fit))
+  expect_error(sparklyr::ml_save(fit, path), "overwrite = TRUE")
+  network <- ml_ring_mlp(cars, factor(am) ~ wt, hidden = 2, num_proc = 2)
+  classes <- as.data.frame(sparklyr::sdf_collect(sparklyr::ml_predict(network, cars)))
+  expect_identical(classes[[".fitted"]], as.character(predict(network, classes)))
+  chances <- sparklyr::sdf_collect(sparklyr::ml_predict(network, cars, type = "prob"))
+  expect_equal(chances[[".prob_0"]] + chances[[".prob_1"]], rep(1, 32), tolerance = 1e-12)
+}
+
+# A model of a table, from the driver, and lazy predictions.
+expect_table_models <- function(sc) {
+  cars <- sparklyr::sdf_copy_to(sc, mtcars, "cars", repartition = 3, overwrite = TRUE)
+  fit <- ring_lm(cars, mpg ~ wt + factor(cyl) + poly(hp, 2), weights = qsec, num_proc = 2)
+  truth <- stats::lm(mpg ~ wt + factor(cyl) + poly(hp, 2), mtcars, weights = qsec)
+  expect_equal(coef(fit), coef(truth), tolerance = 1e-9)
+  expect_equal(as.data.frame(drop1(fit)), as.data.frame(drop1(truth)), tolerance = 1e-8)
+  predicted <- predict(fit, cars, interval = "confidence")
+  expect_s3_class(predicted, "tbl_spark")
+  predicted <- as.data.frame(sparklyr::sdf_collect(predicted))
+  expected <- stats::predict(truth, predicted, interval = "confidence")
+  expect_equal(predicted[[".upper"]], unname(expected[, "upr"]), tolerance = 1e-8)
+  logit <- ring_glm(cars, am ~ wt, binomial)
+  expect_equal(coef(logit), coef(stats::glm(am ~ wt, binomial, mtcars)), tolerance = 1e-8)
+  expect_equal(nobs(update(logit, . ~ 1)), 32L)
+  expect_error(ring_lm(cars, mpg ~ wt, data = mtcars), "and not both")
+  expect_ml_functions(cars)
+  expect_error(residuals(fit), "residuals\\(\\) needs the rows on the ranks")
+}
+# nolint end
+
+test_that("models are fitted to Spark tables, and predict lazily", {
+  sc <- spark_connection("local[3]")
+  expect_models(sc)
+  expect_table_models(sc)
+})
