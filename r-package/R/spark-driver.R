@@ -232,6 +232,7 @@ ring_run <- function(.sc, .f, ..., columns = NULL, num_proc = NULL, packages = N
   job$progress <- check_flag(progress, "progress")
   job$collect <- TRUE
   if (isTRUE(job$local)) return(local_attempts(job, columns, max_restarts))
+  driver_refuse_connect(inherits(.sc, "pyspark_connection"), sys.call())
   driver_need_sparklyr()
   if (!inherits(.sc, "spark_connection")) {
     check_stop("`.sc` must be a connection, from sparklyr::spark_connect(), not ", describe(.sc),
@@ -349,12 +350,24 @@ driver_check_options <- function(options, call) {
 }
 
 driver_check_table <- function(x) {
+  driver_refuse_connect(inherits(x, "tbl_pyspark"), sys.call(-1))
   driver_need_sparklyr()
   if (!inherits(x, "tbl_spark")) {
     check_stop("`.x` must be a Spark table, such as from sparklyr::copy_to(), not ", describe(x),
                if (is.data.frame(x)) ", which is in this R and not in Spark")
   }
   driver_check_groups(dplyr::group_vars(x), sys.call(-1))
+}
+
+# pysparklyr calls a closure once for each batch, and hands it the rows alone: neither the addresses
+# of the tasks nor the partition number, without which a rank knows no other.
+driver_refuse_connect <- function(connect, call) {
+  if (!connect) return()
+  ring_stop("UNSUPPORTED", call = call, paste(
+    "pysparklyr (Spark Connect, Databricks Connect) does not hand the barrier of a stage to R:",
+    "connect by sparklyr::spark_connect() to a master, or use sparkring.spark.run() of Python, which",
+    "runs on Spark Connect"
+  ))
 }
 
 driver_check_groups <- function(groups, call) {

@@ -3,6 +3,7 @@
 
 import contextlib
 import inspect
+import os
 import secrets
 import shutil
 import signal
@@ -25,6 +26,7 @@ spark.worker.resource.gpu.amount=2 spark.executor.resource.gpu.amount=2
 spark.task.resource.gpu.amount=1 spark.executorEnv.CUDA_VISIBLE_DEVICES=6,7"""
 FOUR_HOSTS = "four hosts"
 MASTERS = [ONE_EXECUTOR, TWO_EXECUTORS, ENCRYPTED, SASL, GPUS, FOUR_HOSTS]
+BOTH = pytest.mark.parametrize("spark", [ONE_EXECUTOR, TWO_EXECUTORS], indirect=True)
 FRAMES = pytest.mark.skipif(
     "barrier" not in inspect.signature(DataFrame.mapInPandas).parameters,
     reason=f"data frames of Spark {__version__} have no barrier stages",
@@ -59,7 +61,13 @@ def cluster(tmp_path_factory):
     assert made.remains() == []
 
 
-@pytest.fixture(scope="session", params=[ONE_EXECUTOR, TWO_EXECUTORS])
+# Of a test without a mark. One executor is in scripts/test long: two find what one finds.
+MASTERS_OF_ALL = [TWO_EXECUTORS]
+if os.environ.get("SPARKRING_SPARK") == "all":
+    MASTERS_OF_ALL.append(ONE_EXECUTOR)
+
+
+@pytest.fixture(scope="session", params=MASTERS_OF_ALL)
 def spark(request, tmp_path_factory):
     """A session with room for four tasks at once, which knows the functions of tasks.py."""
     with contextlib.ExitStack() as stack:

@@ -3,7 +3,9 @@
 
 import pytest
 import tasks
-from conftest import FRAMES, ONE_EXECUTOR
+from conftest import BOTH, FRAMES, ONE_EXECUTOR
+
+pytestmark = BOTH
 
 
 def expected(rank):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import sparkring
 from cluster import alive, until
-from conftest import ONE_EXECUTOR, TWO_EXECUTORS, work_of
+from conftest import BOTH, ONE_EXECUTOR, TWO_EXECUTORS, work_of
 from notebook import PaperError, fail
 from pyspark import cloudpickle
 from pyspark.resource import (
@@ -56,6 +56,7 @@ def sums(comm, path, fails):
 # ---- Results and output
 
 
+@BOTH
 def test_results_and_output(spark, capfd):
     first = run(tell, args=(0.5,), kwargs={"plus": 1.0}, spark=spark)
     assert [value[:4] for value in first] == [(rank, 4, 0, 7.0) for rank in range(4)]

@@ -25,6 +25,14 @@ test_that("arguments are checked before anything starts", {
   invalid(ring_run(1, function(comm) 1), "`.sc` must be a connection")
 })
 
+test_that("Spark Connect is refused, with the reason", {
+  refused <- function(expression) {
+    expect_error(expression, "does not hand the barrier", class = "ring_error_unsupported")
+  }
+  refused(ring_apply(structure(list(), class = "tbl_pyspark"), function(df, comm) 1))
+  refused(ring_run(structure(list(), class = "pyspark_connection"), function(comm) 1))
+})
+
 test_that("a function that does not take what it gets is told so", {
   invalid <- function(expression, message) {
     expect_error(expression, message, class = "ring_error_invalid")
