@@ -25,6 +25,14 @@ def _name_reports(request, monkeypatch):
         monkeypatch.setenv("ASAN_OPTIONS", f"{options}:log_path={path[1]}.{name}")
 
 
+@pytest.fixture(scope="session")
+def gpu_stubs(tmp_path_factory):
+    """Compile the stand-ins for CUDA and NCCL: a folder for LD_LIBRARY_PATH."""
+    import gpu_stub
+
+    return gpu_stub.build(tmp_path_factory.mktemp("gpu"))
+
+
 @pytest.fixture
 def comm():
     """Open a communicator of one rank."""

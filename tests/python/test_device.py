@@ -19,14 +19,9 @@ both = pytest.mark.parametrize("path", ["nccl", "host"])
 sizes = pytest.mark.parametrize("size", [2, 3])
 
 
-@pytest.fixture(scope="session")
-def stubs(tmp_path_factory):
-    return gpu_stub.build(tmp_path_factory.mktemp("gpu"))
-
-
 @pytest.fixture(autouse=True)
-def _find_stubs(stubs, monkeypatch):
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(stubs))
+def _find_stubs(gpu_stubs, monkeypatch):
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(gpu_stubs))
     monkeypatch.setenv("CUDA_STUB_GPUS", "8")
 
 
@@ -297,8 +292,8 @@ def go_through_the_host(reason):
         np.testing.assert_array_equal(values(comm, gpu, made), comm.allreduce(numbers(comm.rank)))
 
 
-def test_without_nccl_calls_go_through_the_host(stubs, tmp_path, monkeypatch):
-    (tmp_path / "libcuda.so.1").symlink_to(stubs / "libcuda.so.1")
+def test_without_nccl_calls_go_through_the_host(gpu_stubs, tmp_path, monkeypatch):
+    (tmp_path / "libcuda.so.1").symlink_to(gpu_stubs / "libcuda.so.1")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     run(2, go_through_the_host, "rank 0 (127.0.0.1) cannot use NCCL: ")
 

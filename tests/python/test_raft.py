@@ -53,7 +53,7 @@ def inject_comms_on_handle_coll_only(handle, nccl, size, rank, verbose):
 
 
 @pytest.fixture
-def stubs(tmp_path, monkeypatch):
+def stubs(tmp_path, monkeypatch, gpu_stubs):
     for name, text in (
         ("pylibraft/common.py", HANDLE),
         ("raft_dask/common/nccl.py", NCCL),
@@ -63,9 +63,8 @@ def stubs(tmp_path, monkeypatch):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     (tmp_path / "ranks").mkdir()
-    (tmp_path / "cuda").mkdir()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"), prepend=os.pathsep)
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(gpu_stub.build(tmp_path / "cuda")))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(gpu_stubs))
     monkeypatch.setenv("CUDA_STUB_GPUS", "8")
     monkeypatch.setenv("STUB_FOLDER", str(tmp_path / "ranks"))
 
