@@ -15,6 +15,7 @@ help(sparkring.Device)         the GPUs of the ranks, for arrays there
 help(sparkring.Request)        started calls, to wait for or to await
 help(sparkring.data.batches)   the rows of a Spark task as batches of arrays or tensors
 help(sparkring.data.parquet)   the same of Parquet files, past Spark: shuffled, resumable
+help(sparkring.models)         statistical models of the rows of all ranks, as in scikit-learn
 help(sparkring.spark.ml)       estimators of Spark ML that train networks on the ranks
 help(sparkring.frameworks)     the settings of TensorFlow, PyTorch, JAX, XGBoost, LightGBM, Ray
 help(sparkring.RingError)      the base of the errors: TimeoutError, PeerLostError and others
@@ -86,7 +87,7 @@ from sparkring.frameworks import (
 )
 
 if TYPE_CHECKING:
-    from sparkring import data, frameworks, spark
+    from sparkring import data, frameworks, models, spark
 
 __all__ = [
     "AbortedError",
@@ -118,6 +119,7 @@ __all__ = [
     "init",
     "jax_config",
     "lightgbm_config",
+    "models",
     "nccl_id",
     "ray_config",
     "spark",
@@ -129,7 +131,7 @@ __all__ = [
 attach()
 _public = __all__
 # help() prints all names in __all__ in full, which would be 2,000 lines. A star import uses it.
-globals()["__all__"] = ["__version__", "data", "frameworks", "spark"]
+globals()["__all__"] = ["__version__", "data", "frameworks", "models", "spark"]
 
 
 def __dir__() -> list[str]:
@@ -139,6 +141,6 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     """Import a public package when it is first used."""
-    if name in ("data", "spark"):
+    if name in ("data", "models", "spark"):
         return importlib.import_module(f"sparkring.{name}")
     raise AttributeError(f"module 'sparkring' has no attribute {name!r}")

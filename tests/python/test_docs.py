@@ -54,6 +54,7 @@ def test_public_names_are_documented():
         ("sparkring.spark", {"run", "mpi", "Checkpoint", "RankError"}),
         ("sparkring.data", {"batches", "parquet", "write_parquet", "Loader"}),
         ("sparkring.frameworks", {"tf_config"}),
+        ("sparkring.models", {"CoxPH", "LinearRegression", "load", "quantile"}),
     ],
 )
 def test_completion_shows_public_names(module, some):
@@ -65,14 +66,14 @@ def test_completion_shows_public_names(module, some):
     names = set(shown.stdout.split())
     assert some <= names
     modules = {path.stem for path in Path(sparkring.__file__).parent.rglob("*.py")} - {"gpus"}
-    assert names & modules <= {"data", "spark", "frameworks", "batches", "checkpoint"}
+    assert names & modules <= {"data", "models", "spark", "frameworks", "batches", "checkpoint"}
 
 
 def test_other_modules_are_private():
     """The name of a module, or that of its folder, says so."""
     modules = (found.name for found in pkgutil.walk_packages(sparkring.__path__, "sparkring."))
     public = {name for name in modules if "._" not in name}
-    rooms = ("data", "frameworks", "keras", "spark", "spark.ml", "tensorflow", "torch")
+    rooms = ("data", "frameworks", "keras", "models", "spark", "spark.ml", "tensorflow", "torch")
     assert public == {f"sparkring.{name}" for name in rooms}
 
 
@@ -154,7 +155,7 @@ def test_vignettes_name_what_there_is(name):
     """Also in tables and in code that is only shown."""
     text = (Path(__file__).parents[2] / "vignettes" / f"{name}.Rmd").read_text()
     methods = set(re.findall(r"\bcomm[.]([a-z_]+)", text))
-    functions = re.findall(r"\bsparkring[.](?:(spark|data)[.])?([A-Za-z_]+)", text)
+    functions = re.findall(r"\bsparkring[.](?:(spark|data|models)[.])?([A-Za-z_]+)", text)
     assert len(methods) > 1
     assert [method for method in methods if not hasattr(sparkring.Communicator, method)] == []
     for module, function in functions:

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Statistical models of the rows of all ranks, in the manner of scikit-learn.
+
+Each rank passes its own rows, which may be none, and all ranks get the same model. ``fit`` is
+collective. ``predict``, ``transform`` and ``score`` work on the given rows alone. Rows are NumPy
+arrays, or tables of pandas or Arrow. Models with few sums also take an iterable of batches, which
+each pass takes from the start, so the rows may be larger than the memory. ``fit`` and ``predict``
+take a DataFrame of Spark, too. The estimators work in Pipeline and the searches of scikit-learn,
+which need not be installed. R's package has the same models.
+
+Examples
+--------
+>>> from sparkring.models import GeneralizedLinearModel, LinearRegression
+>>> with sparkring.init() as comm:
+...     model = GeneralizedLinearModel(comm=comm, family="poisson").fit(x, y)
+>>> print(model.summary())
+>>> model = LinearRegression().fit(frame, y="price", features=["size", "age"])  # of Spark
+>>> model.predict(frame).show()
+"""
+
+from sparkring.models._cox import CoxPH
+from sparkring.models._elastic_net import ElasticNet, ElasticNetCV, Lasso
+from sparkring.models._glm import GeneralizedLinearModel
+from sparkring.models._kmeans import KMeans
+from sparkring.models._linear import LinearRegression, Ridge
+from sparkring.models._penalised import LogisticRegression, PoissonRegressor
+from sparkring.models._quantile import quantile, table
+from sparkring.models._scaler import StandardScaler
+from sparkring.models._storage import load
+from sparkring.models._summary import Summary
+from sparkring.models._svd import PCA, TruncatedSVD
+
+__all__ = [
+    "PCA",
+    "CoxPH",
+    "ElasticNet",
+    "ElasticNetCV",
+    "GeneralizedLinearModel",
+    "KMeans",
+    "Lasso",
+    "LinearRegression",
+    "LogisticRegression",
+    "PoissonRegressor",
+    "Ridge",
+    "StandardScaler",
+    "Summary",
+    "TruncatedSVD",
+    "load",
+    "quantile",
+    "table",
+]
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return list(__all__)

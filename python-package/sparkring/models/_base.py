@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The base of all estimators, in the manner of scikit-learn, which need not be installed.
+
+A constructor only stores its arguments. ``fit`` is collective. Its results are attributes whose
+names end in an underscore, the same bits on every rank. ``predict``, ``transform`` and ``score``
+work on the given rows alone, and need no communicator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import inspect
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from sparkring._communicator import current, init
+from sparkring._core import Communicator, InvalidError
+from sparkring.data._arguments import check_communicator
+from sparkring.models import _spark as spark
+from sparkring.models import _storage as storage
+from sparkring.models._rows import Rows
+from sparkring.models._table import numbers_of
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+    from typing_extensions import Self
+
+    from sparkring.models._table import Array
+
+
+@contextlib.contextmanager
+def communicator(given: Communicator | None) -> Iterator[Communicator]:
+    """Find the communicator: the argument, that of this process, or a new one for the block."""
+    found = current() if given is None else check_communicator(given)
+    if found is not None:
+        yield found
+        return
+    with init() as opened:
+        yield opened
+
+
+class Estimator:
+    """An estimator.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        The number of features of the fit.
+    feature_names_in_ : array of str
+        Their names, where ``X`` was a table.
+    """
+
+    _kind: ClassVar[str] = ""  # "regressor", "classifier", "clusterer" or "transformer"
+    _roles: ClassVar[tuple[str, ...]] = ("y", "sample_weight")
+    _required: ClassVar[tuple[str, ...]] = ("y",)
+
+    comm: Communicator | None
+    n_features_in_: int
+
+    # ---- Parameters
+
+    @classmethod
+    def _names(cls) -> list[str]:
+        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the arguments of the constructor by name."""
+        return {name: getattr(self, name) for name in self._names()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change arguments of the constructor.
+
+        Raises
+        ------
+        InvalidError
+            For a name that is no argument.
+        """
+        for name, value in params.items():
+            if name not in self._names():
+                raise InvalidError(
+                    f"{type(self).__name__} has no parameter {name!r}: there are {self._names()}"
+                )
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        defaults = inspect.signature(type(self)).parameters
+        given = [
+            f"{name}={value!r}"
+            for name, value in self.get_params().items()
+            if name != "comm" and repr(value) != repr(defaults[name].default)
+        ]
+        return f"{type(self).__name__}({', '.join(given)})"
+
+    # ---- The fit
+
+    def _fit_rows(
+        self,
+        X: Any,
+        roles: dict[str, Any],
+        features: Sequence[str] | None,
+        options: dict[str, Any],
+    ) -> Self:
+        """Fit rows of this rank, or a DataFrame of Spark."""
+        if spark.is_frame(X):
+            spark.fit(self, X, roles, features, options)
+            return self
+        if options:
+            raise TypeError(
+                f"fit() takes {sorted(options)} for a DataFrame of Spark only: X is of type"
+                f" {type(X).__name__}"
+            )
+        with communicator(self.comm) as comm:
+            settings = {name: value for name, value in self.get_params().items() if name != "comm"}
+            rows = Rows(comm, X, features, roles, settings, self._required)
+            self._check()
+            self._forget()
+            self._fit(rows)
+            self.n_features_in_ = rows.width
+            self._columns = rows.columns
+            if rows.names is not None:
+                self.feature_names_in_ = np.array(rows.names)
+        return self
+
+    def _check(self) -> None:
+        """Refuse invalid parameters, which are the same on all ranks."""
+
+    def _fit(self, rows: Rows) -> None:
+        """Set the attributes. Collective."""
+        raise NotImplementedError
+
+    def _forget(self) -> None:
+        """Remove the results of an earlier fit."""
+        for name in [name for name in vars(self) if _is_result(name)]:
+            delattr(self, name)
+
+    # ---- Rows after the fit
+
+    def _matrix(self, X: Any) -> Array:
+        """Read rows with the features of the fit. Missing values stay NaN."""
+        if not self.__sklearn_is_fitted__():
+            raise InvalidError(f"this {type(self).__name__} is not fitted: call fit() first")
+        columns = getattr(self, "_columns", None)
+        is_table = hasattr(X, "columns") or hasattr(X, "schema")
+        x = numbers_of(X, columns if is_table else None, {}).x
+        if x.shape[1] != self.n_features_in_:
+            raise InvalidError(
+                f"X has {x.shape[1]} features, and {type(self).__name__} was fitted to"
+                f" {self.n_features_in_}"
+            )
+        return x
+
+    def _apply(self, X: Any, method: str, output: str) -> Any:
+        """Call the method for rows, or for the rows of a DataFrame of Spark, lazily."""
+        if spark.is_frame(X):
+            return spark.apply(self, X, method, output)
+        return getattr(self, method)(self._matrix(X))
+
+    # ---- Copies and files
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "comm": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take a state, also of a version with fewer parameters."""
+        defaults = inspect.signature(type(self)).parameters
+        vars(self).update({name: part.default for name, part in defaults.items()})
+        vars(self).update(state)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write parameters and results to a file, without the communicator.
+
+        The file is an archive of NumPy (``.npz``) with JSON, so a later version reads it, and
+        reading runs no code. `load` reads it.
+
+        Parameters
+        ----------
+        path : str or path
+            The file, which is replaced if it exists.
+        """
+        storage.save(self, path)
+
+    # ---- scikit-learn
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "n_features_in_")
+
+    def __sklearn_clone__(self) -> Self:
+        """Copy without results. A communicator cannot be copied, so the copy shares it."""
+        params = self.get_params()
+        comm = params.pop("comm")
+        kind: Any = type(self)
+        copied: Self = kind(comm=comm, **copy.deepcopy(params))
+        return copied
+
+    def __sklearn_tags__(self) -> Any:
+        """Describe the estimator to scikit-learn, the only caller."""
+        from sklearn import utils  # type: ignore[import-untyped, import-not-found, unused-ignore]
+
+        needs_y = "y" in self._required
+        tags = utils.Tags(
+            estimator_type=self._kind if self._kind != "transformer" else None,
+            target_tags=utils.TargetTags(required=needs_y),
+        )
+        if self._kind == "classifier":
+            tags.classifier_tags = utils.ClassifierTags(multi_class=False)
+        elif self._kind == "regressor":
+            tags.regressor_tags = utils.RegressorTags()
+        elif self._kind == "transformer":
+            tags.transformer_tags = utils.TransformerTags()
+        return tags
+
+    @property
+    def _estimator_type(self) -> str:
+        """The kind, for scikit-learn before 1.6."""
+        return self._kind
+
+
+def _is_result(name: str) -> bool:
+    return name == "_columns" or (name.endswith("_") and not name.startswith("_"))
+
+
+class Regressor(Estimator):
+    """An estimator that predicts numbers."""
+
+    _kind = "regressor"
+
+    def predict(self, X: Any) -> Any:
+        """Predict rows. Not collective.
+
+        Parameters
+        ----------
+        X : array, table, or pyspark.sql.DataFrame
+            Rows with the features of the fit. Columns of a table are found by name.
+
+        Returns
+        -------
+        array of shape (rows,), or pyspark.sql.DataFrame
+            For a DataFrame of Spark a lazy DataFrame with a further column ``prediction``.
+        """
+        return self._apply(X, "_predict", "prediction")
+
+    def _predict(self, x: Array) -> Array:
+        raise NotImplementedError
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return R squared of the predictions of these rows. Not collective."""
+        predicted = np.asarray(self.predict(X))
+        y = np.asarray(y, np.float64)
+        weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight)
+        mean = np.average(y, weights=weight)
+        total = float(np.sum(weight * (y - mean) ** 2))
+        rest = float(np.sum(weight * (y - predicted) ** 2))
+        if total == 0:
+            return 1.0 if rest == 0 else 0.0
+        return 1 - rest / total
+
+
+class Transformer(Estimator):
+    """An estimator that computes new features."""
+
+    _kind = "transformer"
+    _roles = ("sample_weight",)
+    _required = ()
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        features: Sequence[str] | None = None,
+        **options: Any,
+    ) -> Self:
+        """Fit. Collective.
+
+        Parameters
+        ----------
+        X : array, table, iterable of batches, or pyspark.sql.DataFrame
+            The rows of this rank, as for `LinearRegression.fit`.
+        y : ignored
+            As scikit-learn passes it.
+        features : list of str, optional
+            The columns of a table to use; by default all.
+        **options : object
+            For a DataFrame of Spark: arguments of `sparkring.spark.run`, such as ``num_proc``.
+
+        Returns
+        -------
+        estimator
+            This estimator.
+
+        Raises
+        ------
+        InvalidError
+            On every rank, for rows or parameters that are invalid or differ on one rank.
+        """
+        return self._fit_rows(X, {}, features, options)
+
+    def transform(self, X: Any) -> Any:
+        """Transform rows. Not collective.
+
+        Parameters
+        ----------
+        X : array, table, or pyspark.sql.DataFrame
+            Rows with the features of the fit.
+
+        Returns
+        -------
+        array of shape (rows, new features), or pyspark.sql.DataFrame
+            For a DataFrame of Spark a lazy DataFrame with a further column ``transformed``, an
+            array of doubles.
+        """
+        return self._apply(X, "_transform", "transformed")
+
+    def fit_transform(self, X: Any, y: Any = None, **options: Any) -> Any:
+        """Fit, and transform the same rows."""
+        return self.fit(X, y, **options).transform(X)
+
+    def _transform(self, x: Array) -> Array:
+        raise NotImplementedError
+
+    def _prefixed(self, count: int) -> NDArray[Any]:
+        prefix = type(self).__name__.lower()
+        return np.array([f"{prefix}{place}" for place in range(count)], object)

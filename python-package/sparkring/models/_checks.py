@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of parameters, which are the same on all ranks already, so all ranks raise alike."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any
+
+from sparkring._core import InvalidError
+from sparkring.data._arguments import check_choice, check_whole
+
+__all__ = ["check_choice", "check_flag", "check_number", "check_whole"]
+
+
+def check_number(name: str, value: Any, least: float, most: float = math.inf) -> float:
+    """Return a finite number from the least to the most."""
+    plain = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if plain and math.isfinite(value) and least <= value <= most:
+        return float(value)
+    limit = f"from {least} on" if most == math.inf else f"from {least} to {most}"
+    raise InvalidError(f"{name} is {value!r}: it must be a number {limit}")
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Refuse all but True and False."""
+    if value is True or value is False:
+        return bool(value)
+    raise InvalidError(f"{name} is {value!r}: it must be True or False")

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proportional hazards: Newton's iterations on records in the order of their times."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from sparkring.models import _cox_records as cox_records
+from sparkring.models._base import Regressor
+from sparkring.models._checks import check_choice, check_flag, check_number, check_whole
+from sparkring.models._cox_pass import look
+from sparkring.models._cox_summary import cox_summary
+from sparkring.models._distributions import normal_tail
+from sparkring.models._tsqr import lead
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Self
+
+    from sparkring._core import Communicator
+    from sparkring.models._cox_pass import Pass
+    from sparkring.models._cox_records import Records
+    from sparkring.models._rows import Rows
+    from sparkring.models._summary import Summary
+    from sparkring.models._table import Array
+
+
+class CoxPH(Regressor):
+    """Cox's proportional hazards on the rows of all ranks.
+
+    The ranks sort the rows by stratum and time once. Sums over the rows at risk are then cumulative
+    sums of each rank, plus the sums of the ranks with later times.
+
+    Parameters
+    ----------
+    comm : Communicator, optional
+        As for `LinearRegression`.
+    ties : {"efron", "breslow"}
+        The treatment of events at the same time.
+    robust : bool, optional
+        Whether the covariance is the robust one; by default if there are clusters.
+    max_iter : int
+        The largest number of iterations.
+    tol : float
+        The fit ends when the log likelihood changes by less than this part.
+
+    Attributes
+    ----------
+    coef_ : array
+        The coefficients; 0 for columns that depend on columns before them.
+    covariance_, naive_covariance_ : array
+        The covariance of the coefficients, and the one that is not robust.
+    standard_errors_, statistics_, p_values_ : array
+        Tests of the coefficients.
+    log_likelihood_, null_log_likelihood_ : float
+        At the coefficients, and at 0.
+    score_test_, wald_test_, likelihood_ratio_test_ : float
+        Tests of all coefficients, which are chi squared with ``rank_`` degrees of freedom.
+    means_ : array
+        The means of the features, around which predictions are; 0 for columns of -1, 0 and 1.
+    n_obs_, n_events_, n_iter_, rank_ : int
+        Rows with a weight, events, iterations, and columns that are independent.
+    converged_ : bool
+        Whether the fit converged.
+
+    References
+    ----------
+    D. Cox (1972). Regression models and life tables. Journal of the Royal Statistical Society B 34.
+
+    B. Efron (1977). The efficiency of Cox's likelihood function for censored data. Journal of the
+    American Statistical Association 72.
+
+    D. Lin and L. Wei (1989). The robust inference for the Cox proportional hazards model. Journal
+    of the American Statistical Association 84.
+
+    Examples
+    --------
+    >>> model = CoxPH(comm=comm).fit(x, numpy.column_stack([time, status]), strata=center)
+    >>> CoxPH().fit(frame, ["time", "status"], strata="center")  # a DataFrame of Spark or pandas
+    """
+
+    _roles = ("y", "sample_weight", "strata", "cluster")
+
+    def __init__(
+        self,
+        *,
+        comm: Communicator | None = None,
+        ties: str = "efron",
+        robust: bool | None = None,
+        max_iter: int = 20,
+        tol: float = 1e-9,
+    ) -> None:
+        self.comm = comm
+        self.ties = ties
+        self.robust = robust
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        strata: Any = None,
+        cluster: Any = None,
+        features: Sequence[str] | None = None,
+        **options: Any,
+    ) -> Self:
+        """Fit. Collective.
+
+        Parameters
+        ----------
+        X, sample_weight, features : as for `LinearRegression.fit`
+            Batches are not possible: the ranks sort their rows in memory.
+        y : array of shape (rows, 2) or (rows, 3), or list of str
+            The time and the status, 1 for an event; or the start and the stop of an interval, and
+            the status at its stop. For a table also the names of these columns.
+        strata, cluster : array or str, optional
+            The stratum of each row, with a hazard of its own; and the cluster of rows that depend
+            on each other. Numbers or strings; for a table also the name of the column.
+        **options : object
+            For a DataFrame of Spark: arguments of `sparkring.spark.run`, such as ``num_proc``.
+
+        Returns
+        -------
+        estimator
+            This estimator.
+
+        Raises
+        ------
+        InvalidError
+            On every rank, for rows or parameters that are invalid or differ on one rank.
+        """
+        roles = {"y": y, "sample_weight": sample_weight, "strata": strata, "cluster": cluster}
+        return self._fit_rows(X, roles, features, options)
+
+    def summary(self) -> Summary:
+        """Return the table of tests, which prints as the summary of a ``coxph()`` in R."""
+        return cox_summary(self)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the concordance of predictions and right-censored times. Not collective.
+
+        It is the part of the pairs of rows, of which one had its event first, whose prediction has
+        the same order; equal predictions count half.
+        """
+        time, status = np.asarray(y, np.float64).T
+        risk = np.asarray(self.predict(X))
+        pairs = wins = 0.0
+        for row in np.flatnonzero(status > 0):
+            later = (time > time[row]) | ((time == time[row]) & (status == 0))
+            pairs += later.sum()
+            wins += (risk[later] < risk[row]).sum() + (risk[later] == risk[row]).sum() / 2
+        return wins / pairs if pairs else float("nan")
+
+    def _predict(self, x: Array) -> Array:
+        """Return the logarithm of the relative hazard."""
+        found: Array = (x - self.means_) @ self.coef_
+        return found
+
+    def _check(self) -> None:
+        check_choice("ties", self.ties, ("efron", "breslow"))
+        if self.robust is not None:
+            check_flag("robust", self.robust)
+        check_whole("max_iter", self.max_iter, 0)
+        check_number("tol", self.tol, 0)
+
+    def _fit(self, rows: Rows) -> None:
+        records = cox_records.make(rows, cox_records.columns_of(rows))
+        efron = self.ties == "efron"
+        null = look(records, np.zeros(rows.width), efron)
+        fit = iterate(records, null, efron, self.max_iter, self.tol)
+        self.coef_ = fit.beta
+        self.covariance_ = self.naive_covariance_ = fit.step["variance"]
+        kept = fit.step["kept"] > 0
+        if "cluster" in rows.roles if self.robust is None else self.robust:
+            self.covariance_ = robust(records, fit, efron)
+        self.standard_errors_ = np.where(kept, np.sqrt(np.diag(self.covariance_)), np.nan)
+        with np.errstate(all="ignore"):
+            self.statistics_ = self.coef_ / self.standard_errors_
+        self.p_values_ = 2 * normal_tail(np.abs(self.statistics_))
+        self.log_likelihood_, self.null_log_likelihood_ = fit.now.loglik, null.loglik
+        self.likelihood_ratio_test_ = 2 * (fit.now.loglik - null.loglik)
+        self.score_test_, self.wald_test_ = tests(records, null, fit, self.covariance_)
+        self.means_, self.n_obs_, self.n_events_ = records.means, records.rows, records.events
+        self.n_iter_, self.converged_, self.rank_ = fit.iterations, fit.converged, int(kept.sum())
+        if not fit.converged:
+            warnings.warn(
+                f"CoxPH did not converge in {fit.iterations} iterations: pass a larger max_iter, or"
+                " scale the columns",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+
+class Fit(NamedTuple):
+    """The end of the iterations."""
+
+    beta: Array
+    now: Pass
+    step: dict[str, Any]
+    iterations: int
+    converged: bool
+
+
+def iterate(records: Records, now: Pass, efron: bool, max_iter: int, tol: float) -> Fit:
+    """Iterate from 0, as ``coxph()`` in R. Collective."""
+    beta = np.zeros(records.x.shape[1])
+    step = step_of(records, now, None)
+    direction = step["step"]
+    converged = max_iter == 0
+    iteration = 0
+    while not converged and iteration < max_iter:
+        iteration += 1
+        new = look(records, beta + direction, efron)
+        # A likelihood of 0, of strata of one row each, has no ratio.
+        change = 0.0 if new.loglik == now.loglik else abs(1 - now.loglik / new.loglik)
+        if not np.isfinite(new.loglik) or (new.loglik < now.loglik and change > tol):
+            direction = direction / 2
+            continue
+        beta, now = beta + direction, new
+        step = step_of(records, now, step["kept"])
+        direction = step["step"]
+        converged = change <= tol
+    return Fit(beta, now, step, iteration, converged)
+
+
+def step_of(records: Records, now: Pass, kept: Array | None) -> dict[str, Any]:
+    """Return Newton's step and the variance, in which dependent columns are 0. Collective."""
+
+    def solve() -> dict[str, Any]:
+        used = independent(now.information)
+        if kept is not None:
+            used &= kept > 0
+        variance = np.zeros_like(now.information)
+        variance[np.ix_(used, used)] = np.linalg.inv(now.information[np.ix_(used, used)])
+        return {"kept": used, "variance": variance, "step": variance @ now.score}
+
+    return lead(records.comm, solve)
+
+
+def independent(information: Array) -> Any:
+    """Find columns that do not depend on columns before them, by the information."""
+    scale = np.sqrt(np.maximum(np.diag(information), np.finfo(float).tiny))
+    rest = information / np.outer(scale, scale)
+    used = np.zeros(len(rest), bool)
+    for column in range(len(rest)):
+        pivot = rest[column, column]
+        if not pivot > 1e-9:
+            continue
+        used[column] = True
+        rest = rest - np.outer(rest[:, column], rest[column]) / pivot
+    return used
+
+
+def robust(records: Records, fit: Fit, efron: bool) -> Array:
+    """Return the sum of the squared influences of the rows or clusters. Collective.
+
+    A cluster may have rows on many ranks, so its sum goes to one rank.
+    """
+    comm = records.comm
+    residuals = look(records, fit.beta, efron, residuals=True).residuals
+    assert residuals is not None
+    codes, sums = by_cluster(records.cluster, residuals * records.weight[:, None])
+    owner = codes.astype(np.int64) % comm.size
+    order = np.argsort(owner, kind="stable")
+    packed = np.column_stack([codes, sums])[order]
+    received = comm.alltoallv(packed, np.bincount(owner, minlength=comm.size))
+    _, whole = by_cluster(received[:, 0], received[:, 1:])
+    influence = whole @ fit.step["variance"]
+    squares: Array = comm.allreduce(influence.T @ influence)
+    return squares
+
+
+def by_cluster(cluster: Array, values: Array) -> tuple[Array, Array]:
+    """Sum the rows of each cluster."""
+    codes, places = np.unique(cluster, return_inverse=True)
+    sums = np.zeros((len(codes), values.shape[1]))
+    np.add.at(sums, places.ravel(), values)
+    return codes, sums
+
+
+def tests(records: Records, null: Pass, fit: Fit, covariance: Array) -> tuple[float, float]:
+    """Return the score test at 0 and Wald's test, which is robust if the covariance is."""
+
+    def solve() -> dict[str, Any]:
+        used = independent(null.information)
+        score = null.score[used]
+        first = score @ np.linalg.solve(null.information[np.ix_(used, used)], score)
+        kept = fit.step["kept"] > 0
+        change = fit.beta[kept]
+        return {
+            "score": first,
+            "wald": change @ np.linalg.solve(covariance[np.ix_(kept, kept)], change),
+        }
+
+    found = lead(records.comm, solve)
+    return float(found["score"]), float(found["wald"])

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Regressions with a ridge penalty and scikit-learn's names, by reweighted least squares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparkring._core import InvalidError
+from sparkring.models import _family as families
+from sparkring.models import _irls as irls
+from sparkring.models._checks import check_choice, check_flag, check_number, check_whole
+from sparkring.models._linear import LinearModel
+from sparkring.models._mean_model import MeanModel, take
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sparkring._core import Communicator
+    from sparkring.models._family import Family
+    from sparkring.models._irls import Fit, Problem
+    from sparkring.models._rows import Rows
+    from sparkring.models._table import Array
+
+
+class PoissonRegressor(MeanModel):
+    """Poisson regression with a ridge penalty, as in scikit-learn.
+
+    Minimises half of the mean deviance plus ``alpha / 2`` times the sum of squared coefficients.
+
+    Parameters
+    ----------
+    comm : Communicator, optional
+        As for `LinearRegression`.
+    alpha : float
+        The penalty, 0 or more.
+    fit_intercept : bool
+        Whether the model has an intercept, which has no penalty.
+    max_iter : int
+        The largest number of iterations.
+    tol : float
+        The fit ends when the objective changes by less than this part.
+
+    Attributes
+    ----------
+    coef_, intercept_ : array and float
+        The coefficients, on the scale of the logarithm.
+    n_iter_ : int
+        The number of iterations.
+    converged_ : bool
+        Whether the fit converged.
+    """
+
+    def __init__(
+        self,
+        *,
+        comm: Communicator | None = None,
+        alpha: float = 1.0,
+        fit_intercept: bool = True,
+        max_iter: int = 100,
+        tol: float = 1e-12,
+    ) -> None:
+        self.comm = comm
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def _family(self) -> Family:
+        return families.find("poisson")
+
+    def _check(self) -> None:
+        check_number("alpha", self.alpha, 0)
+        check_flag("fit_intercept", self.fit_intercept)
+        check_whole("max_iter", self.max_iter, 1)
+        check_number("tol", self.tol, 0)
+
+    def _fit(self, rows: Rows) -> None:
+        rows.count()
+        weight = float(rows.total(1, lambda block: block.weight.sum())[0])
+        problem = irls.Problem(rows, self._family(), self.fit_intercept)
+        fit = penalised(problem, self.alpha * weight, self.max_iter, self.tol)
+        take(self, fit, self.fit_intercept)
+
+
+def penalised(problem: Problem, alpha: float, max_iter: int, tol: float) -> Fit:
+    """Minimise the deviance plus ``alpha`` times the sum of squared coefficients. Collective."""
+    penalty = np.full(problem.width, alpha)
+    penalty[: problem.intercept] = 0
+    return irls.iterate(
+        problem,
+        lambda triangle: irls.ridge_step(triangle, penalty),
+        lambda beta: float(penalty @ beta**2),
+        max_iter,
+        tol,
+    )
+
+
+class LogisticRegression(LinearModel):
+    """Logistic regression for two classes, as in scikit-learn.
+
+    Minimises ``C`` times the weighted sum of the logistic loss plus half of the sum of squared
+    coefficients.
+
+    Parameters
+    ----------
+    comm : Communicator, optional
+        As for `LinearRegression`.
+    penalty : {"l2", None}
+        The penalty; None for none.
+    C : float
+        The weight of the loss, above 0.
+    fit_intercept : bool
+        Whether the model has an intercept, which has no penalty.
+    max_iter : int
+        The largest number of iterations.
+    tol : float
+        The fit ends when the objective changes by less than this part.
+
+    Attributes
+    ----------
+    classes_ : array of two
+        The classes, sorted.
+    coef_ : array of shape (1, features)
+        The coefficients of the second class.
+    intercept_ : array of shape (1,)
+        Its intercept, or 0.
+    n_iter_ : int
+        The number of iterations.
+    converged_ : bool
+        Whether the fit converged.
+    """
+
+    _kind = "classifier"
+    classes_: NDArray[Any]
+    intercept_: Any
+
+    def __init__(
+        self,
+        *,
+        comm: Communicator | None = None,
+        penalty: str | None = "l2",
+        C: float = 1.0,
+        fit_intercept: bool = True,
+        max_iter: int = 100,
+        tol: float = 1e-12,
+    ) -> None:
+        self.comm = comm
+        self.penalty = penalty
+        self.C = C
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def _check(self) -> None:
+        check_choice("penalty", self.penalty, ("l2", None))
+        if check_number("C", self.C, 0) == 0:
+            raise InvalidError("C is 0: it must be a positive number")
+        check_flag("fit_intercept", self.fit_intercept)
+        check_whole("max_iter", self.max_iter, 1)
+        check_number("tol", self.tol, 0)
+
+    def _fit(self, rows: Rows) -> None:
+        rows.count()
+        classes = rows.distinct("y")
+        if len(classes) != 2:
+            raise InvalidError(
+                f"y has {len(classes)} classes on all ranks: LogisticRegression is for two"
+            )
+        coded = rows.coded(classes[1])
+        problem = irls.Problem(coded, families.find("binomial"), self.fit_intercept)
+        fit = penalised(
+            problem, 0.0 if self.penalty is None else 1 / self.C, self.max_iter, self.tol
+        )
+        take(self, fit, self.fit_intercept)
+        self.coef_ = self.coef_[None]
+        self.intercept_ = np.array([self.intercept_])
+        self.classes_ = np.array(classes)
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the logit of the second class. Not collective."""
+        return self._logit(self._matrix(X))
+
+    def predict_proba(self, X: Any) -> Any:
+        """Return the probability of each class, in the order of ``classes_``. Not collective.
+
+        For a DataFrame of Spark the result is a lazy DataFrame with a further column
+        ``probability``, an array of doubles.
+        """
+        return self._apply(X, "_probability", "probability")
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the part of the rows whose class is predicted. Not collective."""
+        return float(np.average(self.predict(X) == np.asarray(y), weights=sample_weight))
+
+    def _logit(self, x: Array) -> Array:
+        found: Array = x @ self.coef_[0] + self.intercept_[0]
+        return found
+
+    def _probability(self, x: Array) -> Array:
+        second = families.logistic(self._logit(x))
+        return np.stack([1 - second, second], axis=1)
+
+    def _predict(self, x: Array) -> Any:
+        return self.classes_[(self._logit(x) > 0).astype(int)]

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of all ranks, in blocks: of an array or a table in memory, or of batches.
+
+A pass takes all blocks of this rank in their order. An error in a block is raised on all ranks, at
+the end of the pass: the rest of the batches is still taken, because batches may be collective.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+
+import numpy as np
+
+from sparkring._agree import agree
+from sparkring._core import Communicator, InvalidError
+from sparkring.models import _alike as alike
+from sparkring.models._table import (
+    Numbers,
+    check_finite,
+    is_batches,
+    numbers_in,
+    numbers_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from sparkring.models._table import Array
+
+HEAD = 1000  # rows of a sample
+
+
+class Block(NamedTuple):
+    """Some rows of this rank.
+
+    Attributes
+    ----------
+    x : array of shape (rows, columns)
+        The features, which are finite.
+    roles : dict of arrays
+        Further columns, as they were given.
+    weight : array of shape (rows,)
+        The weights, from 0 on; 1 without ``sample_weight``.
+    first : int
+        The number of rows of this rank before the block.
+    """
+
+    x: Array
+    roles: dict[str, NDArray[Any]]
+    weight: Array
+    first: int
+
+    def numbers(self, role: str) -> Array:
+        """Return a column as numbers; 0 where the role was not given."""
+        if role not in self.roles:
+            return np.zeros(len(self.x))
+        return numbers_in(self.roles[role], role)
+
+
+class Rows:
+    """The rows of all ranks.
+
+    Attributes
+    ----------
+    comm : Communicator
+        The ranks.
+    width : int
+        The number of features.
+    names, columns : list of str or None
+        The names of the features, and of the columns of the table.
+    roles : list of str
+        The roles that were given.
+    """
+
+    def __init__(
+        self,
+        comm: Communicator,
+        x: Any,
+        features: Sequence[str] | None,
+        roles: Mapping[str, Any],
+        settings: Mapping[str, Any],
+        required: Sequence[str] = (),
+    ) -> None:
+        self.comm = comm
+        self._second: Any = None
+        self._features, self._given = features, roles
+        self._batches = x if is_batches(x) else None
+        first = agree(comm, lambda: self._first(x))
+        self._numbers = first if self._batches is None else _head(first)
+        mine = None
+        if first is not None and len(first.x):
+            mine = {"columns": first.x.shape[1], "names": first.names, "of": first.columns}
+        alike.check_settings(comm, dict(settings))
+        found = alike.join(comm, "features", mine)
+        self.roles = alike.join(comm, "arguments", None if first is None else sorted(first.roles))
+        if found is None:
+            raise InvalidError("there are no rows on any rank")
+        self.width: int = found["columns"]
+        self.names: list[str] | None = found["names"]
+        self.columns: list[str] | None = found["of"]
+        for role in required:
+            if role not in self.roles:
+                raise InvalidError(f"{role} is missing: pass it beside X")
+        if self.width == 0:
+            raise InvalidError("X has no columns")
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the rows are an array or a table."""
+        return self._batches is None
+
+    # ---- Passes
+
+    def each(self, take: Callable[[Block], Any]) -> None:
+        """Call ``take`` for every block of this rank. Collective; ``take`` is not.
+
+        Raises
+        ------
+        Exception
+            On every rank, where a block or ``take`` fails on one rank.
+        """
+        agree(self.comm, lambda: self._take_all(take))
+
+    def total(self, size: int, of_block: Callable[[Block], Any]) -> Array:
+        """Sum ``of_block(block)``, `size` numbers, over the blocks of all ranks. Collective."""
+        sums = np.zeros(size)
+
+        def add(block: Block) -> None:
+            np.add(sums, of_block(block), out=sums)
+
+        self.each(add)
+        return self.comm.allreduce(sums)
+
+    def distinct(self, role: str) -> list[Any]:
+        """Return the sorted distinct values of a column over all ranks. Collective."""
+        found: set[Any] = set()
+        self.each(lambda block: found.update(np.unique(block.roles[role]).tolist()))
+        return alike.distinct(self.comm, list(found))
+
+    def coded(self, second: Any) -> Rows:
+        """Return the same rows with a response of 1 for a class, and 0 otherwise."""
+        rows = copy.copy(self)
+        rows._second = second
+        return rows
+
+    def count(self) -> int:
+        """Count the rows with a weight, of all ranks. Collective.
+
+        Raises
+        ------
+        InvalidError
+            Where there are none.
+        """
+        count = int(self.total(1, lambda block: (block.weight > 0).sum())[0])
+        if count == 0:
+            raise InvalidError("there are no rows with a weight on any rank")
+        return count
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the blocks of this rank."""
+        if self._batches is None:
+            if self._numbers is not None and len(self._numbers.x):
+                yield from self._slices(self._numbers)
+            return
+        first = 0
+        for batch in self._batches:
+            numbers = self._read(batch)
+            yield self._block(numbers, first)
+            first += len(numbers.x)
+
+    def sample(self) -> Block | None:
+        """Return the first rows of this rank; None for a rank without rows."""
+        head = _head(self._numbers)
+        return None if head is None or len(head.x) == 0 else self._block(head, 0)
+
+    def _take_all(self, take: Callable[[Block], Any]) -> None:
+        if self._batches is None:
+            for block in self.blocks():
+                take(block)
+            return
+        failure: Exception | None = None
+        first = 0
+        for batch in self._batches:
+            if failure is not None:
+                continue
+            try:
+                numbers = self._read(batch)
+                if len(numbers.x):
+                    take(self._block(numbers, first))
+                first += len(numbers.x)
+            except Exception as error:
+                failure = error
+        if failure is not None:
+            raise failure
+
+    # ---- In memory
+
+    def _first(self, x: Any) -> Numbers | None:
+        """Read the rows, or the first batch; None for a rank without batches."""
+        if self._batches is None:
+            numbers = numbers_of(x, self._features, self._given)
+            check_finite(numbers.x, numbers.names)
+            return numbers
+        if iter(self._batches) is self._batches:
+            raise InvalidError(
+                "X is an iterator, which ends after one pass: pass an iterable that begins again,"
+                " such as sparkring.data.parquet(..., epochs=None), or a class with __iter__"
+            )
+        if any(role is not None for role in self._given.values()):
+            raise InvalidError(
+                "X is batches: each batch has its own y and weights, as a tuple (x, y),"
+                ' (x, y, weight) or a dict with "x", "y" and "sample_weight"'
+            )
+        for batch in self._batches:
+            return self._read(batch)
+        return None
+
+    def _slices(self, numbers: Numbers) -> Iterator[Block]:
+        step = max(1000, 4 * self.width)
+        for first in range(0, len(numbers.x), step):
+            part = slice(first, first + step)
+            roles = {name: values[part] for name, values in numbers.roles.items()}
+            yield self._block(Numbers(numbers.x[part], None, None, roles), first)
+
+    def _block(self, numbers: Numbers, first: int) -> Block:
+        if numbers.x.shape[1] != self.width:
+            raise InvalidError(
+                f"a batch has {numbers.x.shape[1]} features, and the batches before it have"
+                f" {self.width}"
+            )
+        weight = np.ones(len(numbers.x))
+        if "sample_weight" in numbers.roles:
+            weight = numbers_in(numbers.roles["sample_weight"], "sample_weight")
+            if (weight < 0).any():
+                raise InvalidError("sample_weight has negative numbers")
+        roles = numbers.roles
+        if self._second is not None:
+            roles = {**roles, "y": np.asarray(roles["y"] == self._second, np.float64)}
+        return Block(numbers.x, roles, weight, first)
+
+    # ---- Batches
+
+    def _read(self, batch: Any) -> Numbers:
+        """Read a batch, without the rows that only fill it up."""
+        x, roles = _parts(batch)
+        numbers = numbers_of(x, self._features, roles)
+        mask = getattr(batch, "mask", None)
+        if mask is not None and not np.all(mask):
+            mask = np.asarray(mask)
+            roles = {name: values[mask] for name, values in numbers.roles.items()}
+            numbers = numbers._replace(x=numbers.x[mask], roles=roles)
+        check_finite(numbers.x, numbers.names)
+        return numbers
+
+
+def _head(numbers: Numbers | None) -> Numbers | None:
+    """Copy the first rows."""
+    if numbers is None:
+        return None
+    roles = {name: np.array(values[:HEAD]) for name, values in numbers.roles.items()}
+    return numbers._replace(x=np.array(numbers.x[:HEAD]), roles=roles)
+
+
+def _parts(batch: Any) -> tuple[Any, dict[str, Any]]:
+    """Split a batch into the features and the roles."""
+    if isinstance(batch, tuple):
+        return batch[0], dict(zip(("y", "sample_weight"), batch[1:]))
+    if isinstance(batch, Mapping):
+        roles = dict(batch)
+        if "x" not in roles:
+            raise InvalidError(
+                f'a batch has {alike.brief(list(roles))} and no "x": name the features, as by'
+                ' columns={"x": [...], "y": "label"}'
+            )
+        x = np.asarray(roles.pop("x"))
+        return x.reshape(len(x), -1), roles
+    return batch, {}

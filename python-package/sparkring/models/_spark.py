@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Estimators on DataFrames of Spark: the fit is a barrier stage, predictions are lazy columns."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparkring._core import InvalidError
+from sparkring.models._alike import brief
+from sparkring.models._table import names_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from sparkring._core import Communicator
+    from sparkring.models._base import Estimator
+
+
+def is_frame(x: Any) -> bool:
+    """Return whether this is a DataFrame of Spark."""
+    return hasattr(x, "mapInArrow") and hasattr(x, "sparkSession")
+
+
+def fit(
+    estimator: Any,
+    frame: Any,
+    roles: dict[str, Any],
+    features: Sequence[str] | None,
+    options: dict[str, Any],
+) -> None:
+    """Fit on ranks that have the partitions of the frame; this process gets the results."""
+    from sparkring.spark import run
+    from sparkring.spark._frame import quoted
+
+    given = {name: role for name, role in roles.items() if role is not None}
+    for name, role in given.items():
+        if not names_of(role):
+            raise InvalidError(f"{name} must be the name of a column of the DataFrame of Spark")
+    used = [column for role in given.values() for column in names_of(role)]
+    chosen = list(features) if features is not None else [c for c in frame.columns if c not in used]
+    if not chosen:
+        raise InvalidError("there are no features: name columns of the DataFrame in features")
+    wanted = list(dict.fromkeys([*chosen, *used]))
+    absent = [name for name in wanted if name not in frame.columns]
+    if absent:
+        raise InvalidError(
+            f"there is no column {absent[0]!r}: the DataFrame has {brief(frame.columns)}"
+        )
+    selected = frame.select(*(quoted(name) for name in wanted))
+    options = {"verbose": 0, **options}
+    arguments = (copy.copy(estimator), given, chosen)
+    estimator._forget()
+    found = run(fit_rank, args=arguments, frame=selected, rows="arrow", **options)
+    vars(estimator).update(found[0])
+
+
+def fit_rank(
+    comm: Communicator, table: Any, estimator: Estimator, roles: dict[str, str], features: list[str]
+) -> dict[str, Any] | None:
+    """Fit on a rank. Rank 0 returns the results, without those of its own rows."""
+    estimator.comm = comm
+    estimator._fit_rows(table, roles, features, {})
+    if comm.rank != 0:
+        return None
+    state = estimator.__getstate__()
+    state.pop("labels_", None)
+    return {name: value for name, value in state.items() if name not in estimator._names()}
+
+
+def apply(estimator: Estimator, frame: Any, method: str, output: str) -> Any:
+    """Append a column that a method of the estimator computes in Spark's Python workers."""
+    import pyspark.sql.functions
+
+    from sparkring.spark._frame import is_vector, quoted
+
+    functions: Any = pyspark.sql.functions  # its overloads know no types that are made here
+    columns = getattr(estimator, "_columns", None)
+    if columns is None:
+        raise InvalidError(
+            f"this {type(estimator).__name__} was not fitted to a table, so the columns of its"
+            " features have no names: fit it to a DataFrame of Spark or pandas"
+        )
+    absent = [name for name in columns if name not in frame.columns]
+    if absent:
+        raise InvalidError(
+            f"there is no column {absent[0]!r}: the DataFrame has {brief(frame.columns)}"
+        )
+    kinds = {field.name: field.dataType for field in frame.schema}
+
+    def feature(name: str) -> Any:
+        column = functions.col(quoted(name))
+        if not is_vector(kinds[name]):
+            return column
+        from pyspark.ml.functions import vector_to_array
+
+        return vector_to_array(column).alias(name)
+
+    kind = output_type(estimator, output)
+    function = functions.pandas_udf(predictor(estimator, method), kind)
+    return frame.withColumn(output, function(functions.struct(*map(feature, columns))))
+
+
+def output_type(estimator: Any, output: str) -> str:
+    """Name the type of Spark of the column."""
+    if output != "prediction":
+        return "array<double>"
+    kinds = {"clusterer": "int", "classifier": "double"}
+    classes = getattr(estimator, "classes_", None)
+    if classes is not None and np.asarray(classes).dtype.kind in "USO":
+        return "string"
+    return kinds.get(estimator._kind, "double")
+
+
+def predictor(estimator: Any, method: str) -> Any:
+    """Make the function of the workers, on the batches of a partition."""
+    import pandas  # type: ignore[import-untyped, unused-ignore]
+
+    def predict(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            found = np.asarray(getattr(estimator, method)(estimator._matrix(batch)))
+            yield pandas.Series(list(found) if found.ndim > 1 else found)
+
+    # pandas_udf reads the kind of the function from the types.
+    from collections.abc import Iterator as Batches
+
+    predict.__annotations__ = {
+        "batches": Batches[pandas.DataFrame],
+        "return": Batches[pandas.Series],
+    }
+    return predict

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of estimators: an archive of NumPy with the arrays, and JSON with all else."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparkring._core import InvalidError, version
+
+if TYPE_CHECKING:
+    from sparkring.models._base import Estimator
+
+FORMAT = 1
+HEADER = "sparkring"
+
+
+def save(estimator: Estimator, path: str | os.PathLike[str]) -> None:
+    """Write an estimator. The file appears complete, or not at all."""
+    state = {name: value for name, value in estimator.__getstate__().items() if name != "comm"}
+    arrays = {name: plain_array(value) for name, value in state.items() if is_array(value)}
+    values = {name: value for name, value in state.items() if name not in arrays}
+    header = {
+        "format": FORMAT,
+        "version": version,
+        "class": type(estimator).__name__,
+        "values": values,
+    }
+    try:
+        text = json.dumps(header, default=number)
+    except TypeError as error:
+        raise InvalidError(f"this {type(estimator).__name__} cannot be saved: {error}") from None
+    part = Path(f"{os.fspath(path)}.part")
+    with part.open("wb") as file:
+        np.savez(file, allow_pickle=False, **{HEADER: np.array(text)}, **arrays)
+    part.replace(path)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read the estimator that ``save`` has written.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    estimator
+        With ``comm=None``.
+
+    Raises
+    ------
+    InvalidError
+        For a file of another kind, or of a later format.
+    OSError
+        When the file cannot be read.
+    """
+    from sparkring import models
+
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        header = json.loads(str(arrays.pop(HEADER)))
+    except (KeyError, ValueError, AttributeError) as error:
+        raise InvalidError(f"{os.fspath(path)} is no file of an estimator: {error}") from None
+    if header["format"] > FORMAT or header["class"] not in models.__all__:
+        raise InvalidError(
+            f"{os.fspath(path)} has a {header['class']} of sparkring {header['version']}, which"
+            f" sparkring {version} cannot read: install that version"
+        )
+    kind = getattr(models, header["class"])
+    estimator = kind.__new__(kind)
+    estimator.__setstate__({**header["values"], **arrays, "comm": None})
+    return estimator
+
+
+def is_array(value: Any) -> bool:
+    """Return whether a value is stored as an array."""
+    return isinstance(value, np.ndarray)
+
+
+def plain_array(values: Any) -> Any:
+    """Convert arrays of Python strings, which an archive would pickle."""
+    return values.astype(str) if values.dtype.kind == "O" else values
+
+
+def number(value: Any) -> Any:
+    """Convert numbers of NumPy."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"it has a {type(value).__name__}")

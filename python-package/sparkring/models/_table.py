@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows as numbers: a matrix, and columns beside it, from NumPy, pandas or Arrow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from sparkring._core import InvalidError
+from sparkring.data._arrow import ArrowTable
+from sparkring.data._frame import FrameTable
+from sparkring.data._source import Column, Table, read
+from sparkring.models._alike import brief
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from typing_extensions import TypeAlias
+
+    Array: TypeAlias = NDArray[np.float64]
+
+
+class Numbers(NamedTuple):
+    """The rows of a rank or of a batch.
+
+    Attributes
+    ----------
+    x : array of shape (rows, columns)
+        The features.
+    columns : list of str or None
+        The columns of the table that ``x`` was made of; None for a plain array.
+    names : list of str or None
+        The name of each feature. A column of arrays has a feature for each element.
+    roles : dict of arrays
+        Further columns by role, such as ``"y"``, as they were given.
+    """
+
+    x: Array
+    columns: list[str] | None
+    names: list[str] | None
+    roles: dict[str, NDArray[Any]]
+
+
+def is_batches(x: Any) -> bool:
+    """Return whether this is an iterable of batches, and not a table, an array or a list."""
+    plain = isinstance(x, (np.ndarray, list, tuple)) or hasattr(x, "__array__")
+    return not plain and _table(x) is None and hasattr(x, "__iter__")
+
+
+def numbers_of(x: Any, features: Sequence[str] | None, roles: Mapping[str, Any]) -> Numbers:
+    """Read rows. A role may be the name of a column of the table, or a list of names.
+
+    Raises
+    ------
+    InvalidError
+        For columns that are missing or hold no numbers, and roles of another length.
+    """
+    table = _table(x)
+    if table is None:
+        if features is not None or any(_is_names(role) for role in roles.values()):
+            raise InvalidError("names of columns are for tables: X is a plain array")
+        matrix = _matrix(x)
+        named = None
+        columns = None
+    else:
+        columns = list(features) if features is not None else _rest(table, roles)
+        if not columns:
+            raise InvalidError("there are no features: name columns of the table in features")
+        parts = [_feature(table, name) for name in columns]
+        named = [label for name, part in zip(columns, parts) for label in _labels(name, part)]
+        matrix = np.concatenate(parts, axis=1)
+    found = {
+        name: _role(x, name, role, len(matrix)) for name, role in roles.items() if role is not None
+    }
+    return Numbers(matrix, columns, named, found)
+
+
+def _table(x: Any) -> Table | None:
+    """Find the kind of a table; missing values become NaN."""
+    if hasattr(x, "columns") and hasattr(x, "to_numpy"):
+        return FrameTable(x, np.nan)
+    if hasattr(x, "schema") and hasattr(x, "num_rows"):
+        return ArrowTable(x, np.nan)
+    return None
+
+
+def _feature(table: Table, name: str) -> Array:
+    """Return a column as a matrix; a column of arrays has several columns."""
+    if name not in table.names:
+        raise InvalidError(f"there is no column {name!r}: there are {brief(list(table.names))}")
+    try:
+        found = np.asarray(read(table, Column(name, (name,), False)), np.float64)
+    except InvalidError as error:
+        raise InvalidError(
+            f"column {name!r} holds no numbers and no arrays of one length: name the features, as"
+            " in features=[...], or make numbers of the column"
+        ) from error
+    return found[:, None] if found.ndim == 1 else found
+
+
+def _is_names(role: Any) -> bool:
+    if isinstance(role, (list, tuple)):
+        return len(role) > 0 and all(isinstance(name, str) for name in role)
+    return isinstance(role, str)
+
+
+def names_of(role: Any) -> list[str]:
+    """List the names of the columns of a role."""
+    if not _is_names(role):
+        return []
+    return [role] if isinstance(role, str) else list(role)
+
+
+def _rest(table: Table, roles: Mapping[str, Any]) -> list[str]:
+    used = {name for role in roles.values() for name in names_of(role)}
+    return [name for name in table.names if name not in used]
+
+
+def _labels(name: str, part: NDArray[Any]) -> list[str]:
+    if part.shape[1] == 1:
+        return [str(name)]
+    return [f"{name}_{place}" for place in range(part.shape[1])]
+
+
+def _matrix(x: Any) -> Array:
+    try:
+        matrix = np.asarray(x, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidError(f"X must be numbers, one row for each row: {error}") from None
+    if matrix.ndim == 2:
+        return matrix
+    if matrix.size == 0:
+        return np.zeros((0, 0))
+    raise InvalidError(
+        f"X has {matrix.ndim} dimension{'s' * (matrix.ndim != 1)}: pass a matrix with a row for"
+        " each row, such as X.reshape(-1, 1)"
+    )
+
+
+def _role(x: Any, name: str, role: Any, rows: int) -> NDArray[Any]:
+    """Read a further column, or several columns side by side."""
+    if _is_names(role):
+        columns = [_column(x, column) for column in names_of(role)]
+        values = columns[0] if isinstance(role, str) else np.stack(columns, axis=1)
+    else:
+        values = np.asarray(role)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if len(np.atleast_1d(values)) != rows or values.ndim == 0:
+        raise InvalidError(f"X has {rows} rows and {name} has shape {values.shape}")
+    return values
+
+
+def _column(x: Any, name: str) -> NDArray[Any]:
+    names = list(x.columns) if hasattr(x, "columns") and hasattr(x, "to_numpy") else x.schema.names
+    if name not in names:
+        raise InvalidError(f"there is no column {name!r}: there are {brief(list(names))}")
+    if hasattr(x, "schema") and hasattr(x, "num_rows"):
+        column = x.column(x.schema.get_field_index(name))
+        return np.asarray(column.to_numpy(zero_copy_only=False) if _is_array(column) else column)
+    return np.asarray(x[name])
+
+
+def _is_array(column: Any) -> bool:
+    return not hasattr(column, "chunks")
+
+
+def check_finite(x: Array, names: Sequence[str] | None, first: int = 0) -> None:
+    """Refuse values that are NaN or infinite, or too large to be squared and added."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        bad = np.flatnonzero(~np.isfinite(np.abs(x).sum(axis=0)))
+    if len(bad) == 0:
+        return
+    column = int(bad[0])
+    name = repr(names[column]) if names else str(column)
+    rows = np.flatnonzero(~np.isfinite(x[:, column]))
+    where = f", the first in row {first + int(rows[0])} of this rank" if len(rows) else ""
+    raise InvalidError(
+        f"column {name} of X has {max(1, len(rows))} values that are NaN, infinite or too large"
+        f"{where}: leave out these rows, fill the values or scale the column"
+    )
+
+
+def numbers_in(values: Any, what: str) -> Array:
+    """Return a column of finite numbers."""
+    try:
+        found = np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise InvalidError(f"{what} must be numbers, not {brief(np.asarray(values)[:3])}") from None
+    if found.ndim != 1:
+        raise InvalidError(f"{what} has shape {found.shape}: pass one number for each row")
+    if not np.isfinite(found).all():
+        row = int(np.flatnonzero(~np.isfinite(found))[0])
+        raise InvalidError(f"{what} is {found[row]} in row {row} of this rank: leave out this row")
+    return found
