@@ -205,7 +205,7 @@ class Rows:
             numbers = numbers_of(x, self._features, self._given)
             check_finite(numbers.x, numbers.names)
             return numbers
-        if iter(self._batches) is self._batches:
+        if isinstance(self._batches, Iterator):
             raise InvalidError(
                 "X is an iterator, which ends after one pass: pass an iterable that begins again,"
                 " such as sparkring.data.parquet(..., epochs=None), or a class with __iter__"

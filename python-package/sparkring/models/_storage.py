@@ -36,7 +36,7 @@ def save(estimator: Estimator, path: str | os.PathLike[str]) -> None:
         raise InvalidError(f"this {type(estimator).__name__} cannot be saved: {error}") from None
     part = Path(f"{os.fspath(path)}.part")
     with part.open("wb") as file:
-        np.savez(file, allow_pickle=False, **{HEADER: np.array(text)}, **arrays)
+        np.savez(file, **{HEADER: np.array(text)}, **arrays)
     part.replace(path)
 
 

@@ -89,7 +89,7 @@ def family_name(model: Any) -> str:
 
 def deviances(model: Any) -> str:
     """Return the lines of the deviances."""
-    numbers = aligned([general(model.null_deviance_, 5), general(model.deviance_, 5)])
+    numbers = aligned(real([model.null_deviance_, model.deviance_], DIGITS + 1))
     freedom = aligned([str(model.df_null_), str(model.df_residual_)])
     return (
         f"    Null deviance: {numbers[0]}  on {freedom[0]}  degrees of freedom\n"
@@ -109,7 +109,7 @@ def coefficient_table(
     sizes = np.abs(estimates[np.isfinite(estimates) & (estimates != 0)])
     least = 1 + math.floor(math.log10(sizes.min())) if len(sizes) else 0
     decimals = max(1, DIGITS - least)
-    flat = real(np.round(estimates.ravel(), decimals), DIGITS)
+    flat = aligned(real(np.round(estimates.ravel(), decimals), DIGITS))
     cells = [flat[place::together] for place in range(together)]
     cells.append(real(np.round(table[:, -2], DIGITS - 1), DIGITS))
     cells.append(p_values(table[:, -1]))
@@ -177,5 +177,5 @@ def decimals_of(value: float, digits: int) -> int:
 
 
 def general(value: float, digits: int) -> str:
-    """Format a number as format(signif(value, digits)) of R."""
-    return real([float(f"{value:.{digits - 1}e}")], digits)[0]
+    """Format one number."""
+    return real([value], digits)[0]

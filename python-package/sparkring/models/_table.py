@@ -90,6 +90,8 @@ def _feature(table: Table, name: str) -> Array:
     """Return a column as a matrix; a column of arrays has several columns."""
     if name not in table.names:
         raise InvalidError(f"there is no column {name!r}: there are {brief(list(table.names))}")
+    if table.rows == 0:  # arrays have no length here
+        return np.zeros((0, 1))
     try:
         found = np.asarray(read(table, Column(name, (name,), False)), np.float64)
     except InvalidError as error:
@@ -176,10 +178,11 @@ def check_finite(x: Array, names: Sequence[str] | None, first: int = 0) -> None:
     column = int(bad[0])
     name = repr(names[column]) if names else str(column)
     rows = np.flatnonzero(~np.isfinite(x[:, column]))
-    where = f", the first in row {first + int(rows[0])} of this rank" if len(rows) else ""
+    count = f"{max(1, len(rows))} row{'s' * (len(rows) > 1)}"
+    where = f", first in row {first + int(rows[0])} of this rank" if len(rows) else ""
     raise InvalidError(
-        f"column {name} of X has {max(1, len(rows))} values that are NaN, infinite or too large"
-        f"{where}: leave out these rows, fill the values or scale the column"
+        f"column {name} of X is NaN, infinite or too large in {count}{where}:"
+        " leave out these rows, fill the values or scale the column"
     )
 
 

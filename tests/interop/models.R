@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Models of R ranks, whose rows are a part of the CSV file of the first argument.
+
+library(sparkring)
+
+comm <- ring_init(timeout = 60, call_timeout = 60)
+rows <- read.csv(commandArgs(TRUE))
+rows <- rows[seq_len(nrow(rows)) %% ring_size(comm) == ring_rank(comm), ]
+say <- function(name, x) cat(name, format(as.vector(x), digits = 17), "\n")
+
+fit <- ring_glm(comm, count ~ a + b, poisson, rows, weights = weight, offset = offset)
+say("coefficients", coef(fit))
+say("errors", sqrt(diag(vcov(fit))))
+say("numbers", c(fit$deviance, fit$null.deviance, fit$aic))
+start <- rbind(c(-1, 0), c(1, 0), c(0, 1))
+clusters <- ring_kmeans(comm, rows[c("a", "b")], start, tol = 0)
+say("centers", t(clusters$centers))
+say("within", clusters$tot.withinss)
+say("quantiles", ring_quantile(comm, rows$a))
+ring_close(comm)

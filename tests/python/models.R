@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+# Results of stats and survival that the models of Python must have. Reads the rows from the CSV
+# file of the first argument, and writes JSON and CSV files into the folder of the second.
+
+arguments <- commandArgs(TRUE)
+rows <- read.csv(arguments[[1]])
+folder <- arguments[[2]]
+
+json <- function(x) {
+  if (is.list(x)) {
+    fields <- vapply(names(x), function(name) sprintf('"%s": %s', name, json(x[[name]])), "")
+    return(sprintf("{%s}", paste(fields, collapse = ", ")))
+  }
+  text <- if (is.character(x)) encodeString(x, quote = '"') else format(as.vector(x), digits = 17)
+  sprintf("[%s]", paste(sub("^ *(NA|NaN)$", "NaN", text), collapse = ", "))
+}
+
+printed <- function(x) capture.output(print(x))
+
+of_glm <- function(fit) {
+  tests <- summary(fit)
+  list(coefficients = ifelse(is.na(coef(fit)), 0, coef(fit)),
+       covariance = vcov(fit), errors = tests$coefficients[, 2], p = tests$coefficients[, 4],
+       deviance = c(fit$deviance, fit$null.deviance, fit$aic, tests$dispersion),
+       freedom = c(fit$df.residual, fit$df.null, fit$rank, fit$iter), printed = printed(tests))
+}
+
+of_coxph <- function(fit) {
+  list(coefficients = coef(fit), covariance = fit$var, loglik = fit$loglik,
+       tests = c(fit$score, fit$wald.test, fit$iter, fit$n, fit$nevent, fit$means),
+       printed = printed(summary(fit)))
+}
+
+terms <- "a + b + c + d"
+of <- function(y) stats::as.formula(paste(y, "~", terms))
+glms <- list(
+  gaussian = glm(of("y"), data = subset(rows, weight > 0), weights = weight), # AIC has log(weight)
+  binomial = glm(of("binary"), binomial, rows),
+  probit = glm(of("binary"), binomial("probit"), rows),
+  cloglog = glm(of("binary"), binomial("cloglog"), rows, weights = weight),
+  poisson = glm(of("count"), poisson, rows, offset = offset, weights = weight),
+  gamma = glm(of("positive"), Gamma("log"), rows),
+  inverse = glm(1 / (1 + weight) ~ offset, Gamma, rows)
+)
+
+library(survival)
+lung <- na.omit(lung[, c("time", "status", "age", "sex", "ph.ecog", "inst")])
+lung$status <- lung$status - 1
+lung$weight <- rep(c(1, 2, 0.5, 0), length.out = nrow(lung))
+heart$transplant <- as.numeric(heart$transplant) - 1
+write.csv(lung, file.path(folder, "lung.csv"), row.names = FALSE)
+write.csv(heart, file.path(folder, "heart.csv"), row.names = FALSE)
+used <- lung[lung$weight > 0, ]
+coxphs <- list(
+  efron = coxph(Surv(time, status) ~ age + sex + ph.ecog, lung),
+  breslow = coxph(Surv(time, status) ~ age + sex + ph.ecog, lung, ties = "breslow"),
+  strata = coxph(Surv(time, status) ~ age + ph.ecog + strata(sex), used, weights = weight,
+                 robust = FALSE),
+  cluster = coxph(Surv(time, status) ~ age + sex + ph.ecog, used, weights = weight,
+                  cluster = inst),
+  counting = coxph(Surv(start, stop, event) ~ age + year + surgery + transplant, heart,
+                   cluster = id)
+)
+found <- c(lapply(glms, of_glm), lapply(coxphs, of_coxph))
+writeLines(json(found), file.path(folder, "found.json"))

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Estimators in scikit-learn's tools, as pickles and in files."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import models_data as data
+import numpy as np
+import pandas as pd
+import pytest
+import sparkring
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.utils import get_tags
+from sparkring import models
+
+FITS = {
+    models.LinearRegression: ({}, "y"),
+    models.Ridge: ({"alpha": 2.0}, "y"),
+    models.GeneralizedLinearModel: ({"family": "poisson"}, "count"),
+    models.PoissonRegressor: ({}, "count"),
+    models.LogisticRegression: ({"C": 0.5}, "text"),
+    models.ElasticNet: ({"alpha": 0.1}, "y"),
+    models.Lasso: ({"alpha": 0.1, "family": "binomial"}, "binary"),
+    models.ElasticNetCV: ({"n_alphas": 3, "alphas": [0.1, 0.2]}, "y"),
+    models.CoxPH: ({"ties": "breslow"}, "times"),
+    models.KMeans: ({"n_clusters": 3, "init": data.rows()["x"][:3]}, None),
+    models.PCA: ({"n_components": 2}, None),
+    models.TruncatedSVD: ({}, None),
+    models.StandardScaler: ({}, None),
+}
+
+
+def fitted(kind):
+    params, y = FITS[kind]
+    rows = data.rows()
+    rows["text"] = np.where(rows["binary"] > 0, "yes", "no")
+    rows["times"] = np.column_stack([rows["positive"], rows["binary"]])
+    frame = pd.DataFrame(rows["x"], columns=["a", "b", "c", "d"])
+    return kind(**params).fit(frame, *([] if y is None else [rows[y]])), frame
+
+
+def test_all_estimators_are_here():
+    names = set(models.__all__) - {"Summary", "load", "quantile", "table"}
+    assert names == {kind.__name__ for kind in FITS}
+
+
+@pytest.mark.parametrize("kind", FITS, ids=lambda kind: kind.__name__)
+def test_copies_pickles_and_files(kind, tmp_path, comm):
+    model, frame = fitted(kind)
+    model.comm = comm
+    path = tmp_path / "model"
+    model.save(path)
+    method = "predict" if hasattr(model, "predict") else "transform"
+    expected = getattr(model, method)(frame)
+    for other in (pickle.loads(pickle.dumps(model)), models.load(path)):
+        assert type(other) is kind and other.comm is None
+        assert vars(other).keys() == vars(model).keys()
+        assert repr(other) == repr(model)
+        assert np.array_equal(getattr(other, method)(frame), expected)
+    copied = clone(model)
+    assert copied.comm is comm and data.results(copied) == {}
+    assert repr(copied) == repr(model)
+    state = {name: value for name, value in model.__getstate__().items() if name != "comm"}
+    params = set(model.get_params()) - {"comm"}
+    old = kind.__new__(kind)  # of a version without parameters
+    old.__setstate__({name: value for name, value in state.items() if name not in params})
+    assert set(old.get_params()) - {"comm"} == params
+    with pytest.raises(sparkring.InvalidError, match="no parameter 'wrong'"):
+        model.set_params(wrong=1)
+
+
+def test_files_are_checked(tmp_path):
+    path = tmp_path / "model"
+    path.write_bytes(b"nothing")
+    with pytest.raises(sparkring.InvalidError, match="no file of an estimator"):
+        models.load(path)
+    with pytest.raises(OSError, match="absent"):
+        models.load(tmp_path / "absent")
+    model = models.LinearRegression()
+    model.fit_intercept = {1}
+    with pytest.raises(sparkring.InvalidError, match="cannot be saved"):
+        model.save(path)
+    assert path.read_bytes() == b"nothing"
+
+
+def test_pipelines_and_searches():
+    rows = data.rows()
+    pipeline = make_pipeline(
+        models.StandardScaler(), models.PCA(n_components=3), models.LogisticRegression()
+    )
+    search = GridSearchCV(pipeline, {"logisticregression__C": [1e-6, 1.0]}, cv=3)
+    search.fit(rows["x"], rows["binary"])
+    assert search.best_params_ == {"logisticregression__C": 1.0}
+    assert search.score(rows["x"], rows["binary"]) > 0.55
+    assert list(pipeline[:-1].fit(rows["x"]).get_feature_names_out()) == ["pca0", "pca1", "pca2"]
+    probabilities = search.predict_proba(rows["x"])
+    assert probabilities.sum(axis=1) == pytest.approx(1)
+    assert ((probabilities[:, 1] > 0.5) == search.predict(rows["x"])).all()
+
+
+def test_kinds():
+    assert is_classifier(models.LogisticRegression()) and is_regressor(models.CoxPH())
+    assert get_tags(models.KMeans()).estimator_type == "clusterer"
+    assert get_tags(models.Ridge()).target_tags.required
+    assert get_tags(models.PCA()).transformer_tags is not None
+
+
+def test_scores():
+    model, frame = fitted(models.Ridge)
+    y = data.rows()["y"]
+    rest = np.sum((y - model.predict(frame)) ** 2)
+    assert model.score(frame, y) == pytest.approx(1 - rest / np.sum((y - y.mean()) ** 2))
+    model, frame = fitted(models.GeneralizedLinearModel)
+    explained = 1 - model.deviance_ / model.null_deviance_
+    assert model.score(frame, data.rows()["count"]) == pytest.approx(explained)
+    model, frame = fitted(models.CoxPH)
+    rows = data.rows()
+    assert 0.5 < model.score(frame, np.column_stack([rows["positive"], rows["binary"]])) < 0.9
+
+
+def test_scikit_learn_is_not_needed():
+    """Nor SciPy: they cannot be imported here."""
+    code = """
+import sys
+sys.modules.update(sklearn=None, scipy=None, pandas=None, pyarrow=None)
+import numpy, pickle
+from sparkring.models import GeneralizedLinearModel, StandardScaler
+x = numpy.arange(12.0).reshape(6, 2) ** 2
+x = StandardScaler().fit_transform(x)
+model = GeneralizedLinearModel().fit(x, [1, 2, 2, 3, 5, 4])
+print(pickle.loads(pickle.dumps(model)).summary())
+"""
+    job = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert job.returncode == 0, job.stderr
+    assert "(Dispersion parameter for gaussian family taken to be" in job.stdout

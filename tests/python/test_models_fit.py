@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows and parameters of the models: where they come from, and errors that all ranks raise."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import models_data as data
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import sparkring
+from pyarrow import parquet as pq
+from ranks import open_comm, run
+from sparkring import models
+from sparkring.data import parquet
+
+COLUMNS = ["a", "b", "c", "d"]
+
+
+def frame_of(rows):
+    return pd.DataFrame({**dict(zip(COLUMNS, rows["x"].T)), "y": rows["y"], "w": rows["weight"]})
+
+
+# ---- Errors
+
+
+def broken(rank):
+    """List fits that are invalid on rank 1 alone or on all ranks, and their errors."""
+    rows = data.rows()
+    x, y = rows["x"][:50], rows["y"][:50]
+    odd = rank == 1
+    hole = np.where(np.arange(200).reshape(50, 4) == 42, np.nan, x) if odd else x
+    names = ["a", "b", "c", "e"] if odd else COLUMNS
+    batch = [(x, y), (x[:, :3] if odd else x, y), (x, y)]
+    linear, kmeans = models.LinearRegression(), models.KMeans(n_clusters=2)
+    poisson = models.GeneralizedLinearModel(family="poisson")
+    return [
+        (linear, (hole, y), "column 2 of X is NaN.* in 1 row, first in row 10 of this"),
+        (linear, (x[:, : 4 - odd], y), "rank 1 has features .*3.* and rank 0 has .*4"),
+        (linear, (pd.DataFrame(x, columns=names), y), "rank 1 has features .*'e'"),
+        (linear, (x, y[: 50 - odd]), r"X has 50 rows and y has shape \(49,\)"),
+        (linear, (x, np.where(odd, np.inf, y)), "y is inf in row 0"),
+        (linear, (x, y, np.full(50, -1.0 if odd else 1)), "sample_weight has negative"),
+        (linear, (x, y, np.zeros(50)), "no rows with a weight on any rank"),
+        (linear, (x[:0], y[:0]), "no rows on any rank"),
+        (linear, (x,), "y is missing"),
+        (linear, (["x"] if odd else x, y), "X must be numbers"),
+        (
+            linear,
+            (data.Batches(batch),),
+            "a batch has 3 features, and the batches before it have 4",
+        ),
+        (linear, (iter(batch),), "X is an iterator"),
+        (linear, (data.Batches(batch), y), "X is batches: each batch has its own y"),
+        (models.Ridge(alpha=1.0 + odd), (x, y), "rank 1 has alpha=2.0 and rank 0 has alpha=1.0"),
+        (models.Ridge(alpha=-1), (x, y), "alpha is -1: it must be a number from 0 on"),
+        (poisson, (x, np.where(odd, -1, 1)[None].repeat(50)), "y is -1.0 in row 0 .*'poisson'"),
+        (models.GeneralizedLinearModel(link="logit"), (x, y), "link is 'logit'"),
+        (models.LogisticRegression(), (x, np.arange(50) % (2 + odd)), "y has 3 classes"),
+        (models.KMeans(n_clusters=101), (x,), "n_clusters is 101, and there are 100 rows"),
+        (models.KMeans(init=x[:2], n_clusters=3), (x,), "init has shape"),
+        (kmeans, (hole,), "column 2"),
+        (models.PCA(n_components=5), (x,), "n_components is 5"),
+        (models.CoxPH(), (x, np.stack([y**2, np.full(50, 1 + odd)], 1)), "the status in y must be"),
+        (models.CoxPH(), (data.Batches(batch),), "CoxPH sorts its rows"),
+    ]
+
+
+def fit_broken():
+    found = []
+    with open_comm() as comm:
+        for model, arguments, _ in broken(comm.rank):
+            try:
+                model.set_params(comm=comm).fit(*arguments)
+                found.append("no error")
+            except sparkring.InvalidError as error:
+                found.append(str(error))
+        try:
+            models.quantile(["one"] if comm.rank == 1 else [1], 0.5, comm=comm)
+        except sparkring.InvalidError as error:
+            found.append(str(error))
+        return found, float(comm.allreduce(1.0))  # which still works
+
+
+def test_errors_of_one_rank_are_raised_on_all():
+    found = run(2, fit_broken)
+    assert [total for _, total in found] == [2.0, 2.0]
+    patterns = [pattern for _, _, pattern in broken(0)] + ["values must be numbers"]
+    for texts, _ in found:
+        assert len(texts) == len(patterns)
+        for text, pattern in zip(texts, patterns):
+            with pytest.raises(AssertionError, match=pattern):
+                raise AssertionError(text)
+
+
+# ---- Where rows come from
+
+
+def test_tables_and_names_of_columns():
+    rows = data.rows()
+    expected = models.LinearRegression().fit(rows["x"], rows["y"], rows["weight"])
+    assert not hasattr(expected, "feature_names_in_")
+    frame = frame_of(rows)
+    arrow = pa.Table.from_pandas(frame)
+    vectors = pa.table({"v": rows["x"].tolist(), "y": rows["y"], "w": rows["weight"]})
+    for table, names in (
+        (frame, COLUMNS),
+        (arrow, COLUMNS),
+        (vectors, ["v_0", "v_1", "v_2", "v_3"]),
+    ):
+        model = models.LinearRegression().fit(table, "y", "w")
+        assert model.coef_.tobytes() == expected.coef_.tobytes()
+        assert model.feature_names_in_.tolist() == names
+        assert model.predict(table) == pytest.approx(expected.predict(rows["x"]), rel=1e-12)
+    model = models.LinearRegression().fit(frame, "y", features=["a", "c"])
+    turned = frame[frame.columns[::-1]]
+    assert model.predict(turned) == pytest.approx(model.predict(rows["x"][:, [0, 2]]))
+    with pytest.raises(sparkring.InvalidError, match="no column 'c'"):
+        model.predict(frame[["a", "b"]])
+    with pytest.raises(sparkring.InvalidError, match=r"X has 4 features, and .* fitted to 2"):
+        model.predict(rows["x"])
+    with pytest.raises(sparkring.InvalidError, match="not fitted"):
+        models.Ridge().predict(frame)
+    with pytest.raises(sparkring.InvalidError, match="column 'a' holds no numbers"):
+        models.LinearRegression().fit(frame.assign(a="text"), "y")
+    with pytest.raises(TypeError, match="num_proc"):
+        models.LinearRegression().fit(frame, "y", num_proc=2)
+
+
+STREAMED = {
+    "linear": (models.LinearRegression, {}, {"y": "y", "sample_weight": "weight"}),
+    "poisson": (
+        models.GeneralizedLinearModel,
+        {"family": "poisson"},
+        {"y": "count", "offset": "offset", "sample_weight": "weight"},
+    ),
+    "logistic": (models.LogisticRegression, {}, {"y": "binary"}),
+    "net": (models.ElasticNetCV, {"n_alphas": 5}, {"y": "y"}),
+    "kmeans": (models.KMeans, {"n_clusters": 3, "random_state": 0}, {}),
+    "pca": (models.PCA, {}, {}),
+    "scaler": (models.StandardScaler, {}, {"sample_weight": "weight"}),
+}
+
+
+def fit_streamed():
+    with open_comm() as comm:
+        rows = data.part(comm)
+        found = {}
+        for name, (kind, params, roles) in STREAMED.items():
+            batches = data.batches_of(rows, roles)
+            model = kind(comm=comm, **params).fit(batches)
+            whole = kind(comm=comm, **params)
+            whole.fit(rows["x"], **{role: rows[column] for role, column in roles.items()})
+            found[name] = data.results(model)
+            found[f"{name} in memory"] = data.results(whole)
+            if name == "linear":
+                found["passes"] = {"of linear": batches.passes}
+        return found
+
+
+def test_batches_give_the_results_of_rows_in_memory():
+    """Also with a rank that has no batches."""
+    found = data.first_of(run(3, fit_streamed))
+    assert found["passes"]["of linear"] == 2  # the features, and the pass
+    for name in STREAMED:
+        whole = found[f"{name} in memory"]
+        assert found[name].keys() == whole.keys()
+        for key, value in whole.items():
+            assert found[name][key] == pytest.approx(value, rel=1e-9, abs=1e-12), (name, key)
+
+
+def fit_parquet(folder):
+    with open_comm() as comm:
+        columns = {"x": COLUMNS, "y": "y", "sample_weight": "w"}
+        with parquet(folder, comm, 32, columns=columns, epochs=None, equalize="pad") as loader:
+            model = models.GeneralizedLinearModel(comm=comm).fit(loader)
+        return {"model": data.results(model)}
+
+
+def test_parquet_files_whose_batches_are_padded(tmp_path):
+    frame = frame_of(data.rows())
+    pq.write_table(pa.Table.from_pandas(frame), tmp_path / "rows.parquet", row_group_size=70)
+    found = data.first_of(run(2, fit_parquet, str(tmp_path)))["model"]
+    expected = models.GeneralizedLinearModel().fit(frame, "y", "w")
+    assert found["coef_"] == pytest.approx(expected.coef_, rel=1e-9)
+    assert found["n_obs_"] == expected.n_obs_
+    assert found["standard_errors_"] == pytest.approx(expected.standard_errors_, rel=1e-9)
+
+
+# ---- Communicators and imports
+
+
+def test_the_communicator_is_found(comm):
+    rows = data.rows()
+    model = models.LinearRegression().fit(rows["x"], rows["y"])  # there can be only one
+    assert comm.usable and model.comm is None
+    comm.close()
+    models.LinearRegression().fit(rows["x"], rows["y"])
+    with sparkring.init():  # that of the fit is closed
+        pass
+    with pytest.raises(sparkring.InvalidError, match="comm is of type int"):
+        models.LinearRegression(comm=3).fit(rows["x"], rows["y"])
+
+
+def test_numpy_is_all_that_is_imported():
+    code = "import sys, sparkring; assert 'sparkring.models' not in sys.modules;"
+    code += "sparkring.models.LinearRegression().fit([[1], [2], [4]], [1, 2, 3]);"
+    code += "print({'pandas', 'pyarrow', 'pyspark', 'scipy', 'sklearn'} & set(sys.modules))"
+    job = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert job.stdout == "set()\n"

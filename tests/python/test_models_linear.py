@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models with scikit-learn's names give its results, on ranks of which one has no rows."""
+
+from __future__ import annotations
+
+import models_data as data
+import numpy as np
+import pytest
+from ranks import open_comm, run
+from sklearn import linear_model
+from sklearn.model_selection import PredefinedSplit
+from sparkring import models
+
+TIGHT = {"tol": 1e-14, "max_iter": 100_000}
+
+
+def fits():
+    """List the models, their responses, and whether rows are weighted."""
+    return {
+        "least squares": (models.LinearRegression(), "y", False),
+        "weighted": (models.LinearRegression(), "y", True),
+        "through 0": (models.LinearRegression(fit_intercept=False), "y", False),
+        "ridge": (models.Ridge(alpha=30.0), "y", True),
+        "poisson": (models.PoissonRegressor(alpha=0.2), "count", True),
+        "logistic": (models.LogisticRegression(C=0.05), "binary", True),
+        "unpenalised": (models.LogisticRegression(penalty=None), "binary", False),
+        "elastic": (models.ElasticNet(alpha=0.1), "y", True),
+        "lasso": (models.Lasso(alpha=0.05), "y", False),
+        "logistic lasso": (models.Lasso(alpha=0.03, family="binomial"), "binary", True),
+        "cv": (models.ElasticNetCV(n_alphas=15), "y", False),
+        "logistic cv": (models.ElasticNetCV(n_alphas=6, cv=2, family="binomial"), "binary", False),
+    }
+
+
+def fit_all():
+    with open_comm() as comm:
+        rows = data.part(comm)
+        found = {}
+        for name, (model, y, weighted) in fits().items():
+            weight = rows["weight"] if weighted else None
+            found[name] = data.results(model.set_params(comm=comm).fit(rows["x"], rows[y], weight))
+        return found
+
+
+@pytest.fixture(scope="module")
+def found():
+    return data.first_of(run(3, fit_all))
+
+
+@pytest.mark.parametrize(
+    ("name", "theirs"),
+    [
+        ("least squares", linear_model.LinearRegression()),
+        ("weighted", linear_model.LinearRegression()),
+        ("through 0", linear_model.LinearRegression(fit_intercept=False)),
+        ("ridge", linear_model.Ridge(alpha=30.0)),
+        ("poisson", linear_model.PoissonRegressor(alpha=0.2, solver="newton-cholesky", tol=1e-13)),
+        ("logistic", linear_model.LogisticRegression(C=0.05, solver="newton-cholesky", tol=1e-13)),
+        ("unpenalised", linear_model.LogisticRegression(penalty=None, solver="newton-cholesky")),
+        ("elastic", linear_model.ElasticNet(alpha=0.1, **TIGHT)),
+        ("lasso", linear_model.Lasso(alpha=0.05, **TIGHT)),
+        (
+            "cv",
+            linear_model.ElasticNetCV(
+                n_alphas=15, cv=PredefinedSplit(np.arange(data.ROWS) % 5), **TIGHT
+            ),
+        ),
+    ],
+)
+def test_results_are_those_of_scikit_learn(found, name, theirs):
+    rows = data.rows()
+    _, y, weighted = fits()[name]
+    theirs.fit(rows["x"], rows[y], rows["weight"] if weighted else None)
+    for attribute in ("coef_", "intercept_", "rank_", "singular_", "alpha_", "mse_path_"):
+        if hasattr(theirs, attribute) and attribute in found[name]:
+            mine = found[name][attribute]
+            assert mine == pytest.approx(getattr(theirs, attribute), rel=1e-8, abs=1e-9), attribute
+
+
+def gradient(rows, b, level, weight):
+    """Return the gradient of the mean logistic loss."""
+    mean = 1 / (1 + np.exp(-(rows["x"] @ b + level)))
+    return (weight * (mean - rows["binary"])) @ rows["x"] / weight.sum()
+
+
+def check_optimal(slopes, b, alpha, l1_ratio):
+    """Check the conditions of Karush, Kuhn and Tucker."""
+    slopes = slopes + alpha * (1 - l1_ratio) * b
+    first = alpha * l1_ratio
+    assert np.abs(slopes[b != 0] + first * np.sign(b[b != 0])).max(initial=0) < 1e-7
+    assert np.abs(slopes[b == 0]).max(initial=0) <= first + 1e-7
+
+
+def test_logistic_lasso_is_optimal(found):
+    rows, model = data.rows(), found["logistic lasso"]
+    b = model["coef_"]
+    assert 0 < (b == 0).sum() < len(b)
+    check_optimal(gradient(rows, b, model["intercept_"], rows["weight"]), b, 0.03, 1.0)
+
+
+def test_logistic_path_is_optimal_and_cross_validated(found):
+    rows, model = data.rows(), found["logistic cv"]
+    ones = np.ones(data.ROWS)
+    path = zip(model["alphas_"], model["coef_path_"], model["intercept_path_"])
+    for alpha, b, level in path:
+        check_optimal(gradient(rows, b, level, ones), b, alpha, 0.5)
+    assert (model["coef_path_"][0] == 0).all() and (model["coef_path_"][1] != 0).any()
+    # The error of a fold is that of a fit to the rows of the other fold.
+    fold = np.arange(data.ROWS) % 2
+    alpha = float(model["alphas_"][3])
+    other = models.ElasticNet(alpha=alpha, family="binomial")
+    other.fit(rows["x"][fold == 1], rows["binary"][fold == 1])
+    mean = other.predict(rows["x"][fold == 0])
+    y = rows["binary"][fold == 0]
+    deviance = -2 * np.mean(y * np.log(mean) + (1 - y) * np.log(1 - mean))
+    assert model["mse_path_"][3, 0] == pytest.approx(deviance, rel=1e-8)
+
+
+def test_digits_at_a_large_condition():
+    """Cross products would lose all digits of the smallest singular value."""
+    random = np.random.default_rng(3)
+    left = np.linalg.qr(random.normal(size=(500, 6)))[0]
+    left = np.linalg.qr(left - left.mean(axis=0))[0]
+    singular = np.geomspace(1, 1e-8, 6)
+    right = np.linalg.qr(random.normal(size=(6, 6)))[0]
+    x = left * singular @ right
+    b = right.T @ np.ones(6)
+    model = models.LinearRegression().fit(x, x @ b)
+    assert model.rank_ == 6
+    assert model.singular_ == pytest.approx(singular, rel=1e-7, abs=1e-15)
+    assert model.predict(x) == pytest.approx(x @ b, abs=1e-14)
+
+
+def test_the_shortest_coefficients_of_dependent_columns():
+    rows = data.rows()
+    x = np.column_stack([rows["x"], rows["x"][:, 0] - rows["x"][:, 1]])
+    model = models.LinearRegression().fit(x, rows["y"])
+    theirs = linear_model.LinearRegression().fit(x, rows["y"])
+    assert model.rank_ == theirs.rank_ == 4
+    assert model.coef_ == pytest.approx(theirs.coef_, rel=1e-8)

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Generalised linear models and proportional hazards are those of glm() and coxph() in R."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import models_data as data
+import numpy as np
+import pandas as pd
+import pytest
+from ranks import open_comm, run
+from sparkring import models
+
+REFERENCE = Path(__file__).with_name("models.R")
+FEATURES = ["a", "b", "c", "d"]
+GLMS = {
+    "gaussian": ("y", {}, {"sample_weight": "weight"}),
+    "binomial": ("binary", {}, {}),
+    "probit": ("binary", {"family": "binomial", "link": "probit"}, {}),
+    "cloglog": ("binary", {"family": "binomial", "link": "cloglog"}, {"sample_weight": "weight"}),
+    "poisson": ("count", {}, {"sample_weight": "weight", "offset": "offset"}),
+    "gamma": ("positive", {"link": "log"}, {}),
+    "inverse": ("response", {"family": "gamma"}, {"features": ["offset"]}),
+}
+COXPHS = {
+    "efron": ({}, {}, ["age", "sex", "ph.ecog"]),
+    "breslow": ({"ties": "breslow"}, {}, ["age", "sex", "ph.ecog"]),
+    "strata": ({}, {"strata": "sex", "sample_weight": "weight"}, ["age", "ph.ecog"]),
+    "cluster": ({}, {"cluster": "inst", "sample_weight": "weight"}, ["age", "sex", "ph.ecog"]),
+    "counting": ({}, {"cluster": "id"}, ["age", "year", "surgery", "transplant"]),
+}
+
+
+def table():
+    """Make the table of the rows."""
+    rows = data.rows()
+    columns = dict(zip(FEATURES, rows.pop("x").T))
+    return pd.DataFrame({**columns, **rows, "response": 1 / (1 + rows["weight"])})
+
+
+def fit_all(folder):
+    with open_comm() as comm:
+        frame = table().iloc[slice(*data.CUTS[comm.rank : comm.rank + 2])]
+        found = {}
+        for name, (y, params, arguments) in GLMS.items():
+            model = models.GeneralizedLinearModel(comm=comm, **{"family": name, **params})
+            model.fit(frame, y, **{"features": FEATURES, **arguments})
+            found[name] = {**data.results(model), "printed": str(model.summary())}
+        for name, (params, arguments, features) in COXPHS.items():
+            y = ["start", "stop", "event"] if name == "counting" else ["time", "status"]
+            rows = pd.read_csv(Path(folder, "heart.csv" if name == "counting" else "lung.csv"))
+            cuts = [0, len(rows) // 3, len(rows) // 3, len(rows)]
+            rows = rows.iloc[slice(*cuts[comm.rank : comm.rank + 2])]
+            model = models.CoxPH(comm=comm, **params).fit(rows, y, **arguments, features=features)
+            found[name] = {**data.results(model), "printed": str(model.summary())}
+        return found
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Results of R, and of three ranks of which one has no rows."""
+    folder = tmp_path_factory.mktemp("models")
+    table().to_csv(folder / "rows.csv", index=False)
+    job = subprocess.run(
+        ["Rscript", REFERENCE, folder / "rows.csv", folder],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert job.returncode == 0, job.stderr
+    theirs = json.loads((folder / "found.json").read_text())
+    return theirs, data.first_of(run(3, fit_all, str(folder)))
+
+
+def near(mine, theirs, rel=1e-8):
+    mine, theirs = np.ravel(mine), np.ravel(theirs).astype(float)
+    assert mine == pytest.approx(theirs, rel=rel, abs=1e-12, nan_ok=True)
+
+
+@pytest.mark.parametrize("name", GLMS)
+def test_generalized_linear_models(results, name):
+    theirs, mine = results[0][name], results[1][name]
+    near(np.append(mine["intercept_"], mine["coef_"]), theirs["coefficients"])
+    near(mine["covariance_"], theirs["covariance"])
+    near(mine["standard_errors_"], theirs["errors"])
+    near(mine["p_values_"], theirs["p"], rel=1e-6)
+    numbers = ("deviance_", "null_deviance_", "aic_", "dispersion_")
+    near([mine[number] for number in numbers], theirs["deviance"])
+    counts = ("df_residual_", "df_null_", "rank_", "n_iter_")
+    assert [mine[count] for count in counts] == [int(count) for count in theirs["freedom"]]
+
+
+@pytest.mark.parametrize("name", COXPHS)
+def test_proportional_hazards(results, name):
+    theirs, mine = results[0][name], results[1][name]
+    near(mine["coef_"], theirs["coefficients"])
+    near(mine["covariance_"], theirs["covariance"])
+    near([mine["null_log_likelihood_"], mine["log_likelihood_"]], theirs["loglik"])
+    numbers = ("score_test_", "wald_test_", "n_iter_", "n_obs_", "n_events_")
+    near([*(mine[number] for number in numbers), *mine["means_"]], theirs["tests"])
+
+
+def lines_of(text, first):
+    """Return the lines from the first with this beginning on, without spaces at their ends."""
+    lines = [line.replace("\u2018", "'").replace("\u2019", "'").rstrip() for line in text]
+    lines = [line.partition(",   Robust")[0] for line in lines]
+    start = next(place for place, line in enumerate(lines) if line.startswith(first))
+    end = next((place for place, line in enumerate(lines) if "(Note:" in line), None)
+    return [line for line in lines[start:end] if line and not line.startswith("Concordance")]
+
+
+@pytest.mark.parametrize("name", GLMS)
+def test_summaries_of_generalized_linear_models(results, name):
+    """Nothing but the call differs."""
+    theirs, mine = results[0][name]["printed"], results[1][name]["printed"].splitlines()
+    assert lines_of(mine, "Coefficients") == lines_of(theirs, "Coefficients")
+
+
+@pytest.mark.parametrize("name", ["efron", "cluster"])
+def test_summaries_of_proportional_hazards(results, name):
+    theirs, mine = results[0][name]["printed"], results[1][name]["printed"].splitlines()
+    assert lines_of(mine, "  n=") == lines_of(theirs, "  n=")

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clusters, components, scales, quantiles and counts of the rows of all ranks."""
+
+from __future__ import annotations
+
+import models_data as data
+import numpy as np
+import pytest
+from ranks import open_comm, run
+from sklearn import cluster, decomposition, preprocessing
+from sparkring import models
+
+START = data.rows()["x"][:5]
+PROBS = [0, 0.1, 0.5, 0.777, 1]
+
+
+def estimators(comm):
+    return {
+        "scaler": models.StandardScaler(comm=comm),
+        "pca": models.PCA(comm=comm),
+        "most": models.PCA(comm=comm, n_components=0.9, whiten=True),
+        "svd": models.TruncatedSVD(comm=comm, n_components=2),
+        "kmeans": models.KMeans(comm=comm, n_clusters=5, init=START, tol=0),
+        "drawn": models.KMeans(comm=comm, n_clusters=5, random_state=2, n_init=3),
+        "empty": models.KMeans(comm=comm, n_clusters=6, init=np.vstack([START, [[1e6] * 4]])),
+    }
+
+
+def fit_all():
+    with open_comm() as comm:
+        rows = data.part(comm)
+        found = {}
+        for name, model in estimators(comm).items():
+            found[name] = data.results(model.fit(rows["x"]))
+            if name == "scaler":
+                found["weighted"] = data.results(model.fit(rows["x"], None, rows["weight"]))
+        names = np.where(rows["count"] > 1, "more", np.where(rows["count"] == 1, "one", "none"))
+        found["functions"] = {
+            "quantiles": models.quantile(rows["y"], PROBS, comm=comm),
+            "ties": models.quantile(rows["count"], 0.5, comm=comm),
+            "table": sorted(models.table(names, comm=comm).items()),
+        }
+        return found
+
+
+@pytest.fixture(scope="module")
+def found():
+    return data.first_of(run(3, fit_all))
+
+
+def same(mine, theirs, *names, rel=1e-9):
+    for name in names:
+        assert mine[name] == pytest.approx(getattr(theirs, name), rel=rel, abs=1e-12), name
+
+
+def test_scales(found):
+    rows = data.rows()
+    theirs = preprocessing.StandardScaler().fit(rows["x"])
+    same(found["scaler"], theirs, "mean_", "var_", "scale_", "n_samples_seen_")
+    theirs = preprocessing.StandardScaler().fit(rows["x"], sample_weight=rows["weight"])
+    same(found["weighted"], theirs, "mean_", "var_", "scale_")
+
+
+def test_components(found):
+    x = data.rows()["x"]
+    theirs = decomposition.PCA(svd_solver="full").fit(x)
+    names = ("components_", "explained_variance_", "explained_variance_ratio_", "mean_")
+    same(found["pca"], theirs, *names, "singular_values_", "n_components_", "noise_variance_")
+    theirs = decomposition.PCA(n_components=0.9, svd_solver="full").fit(x)
+    same(found["most"], theirs, *names[:3], "n_components_", "noise_variance_")
+    theirs = decomposition.TruncatedSVD(2, algorithm="arpack").fit(x)
+    same(found["svd"], theirs, "explained_variance_", "singular_values_", rel=1e-8)
+    theirs = np.abs(theirs.components_)
+    assert np.abs(found["svd"]["components_"]) == pytest.approx(theirs, rel=1e-8)
+
+
+def test_clusters_from_the_same_start(found):
+    x = data.rows()["x"]
+    theirs = cluster.KMeans(5, init=START, n_init=1, tol=0, algorithm="lloyd").fit(x)
+    same(found["kmeans"], theirs, "inertia_", "n_iter_", "cluster_centers_", rel=1e-10)
+
+
+def test_drawn_clusters_are_as_good(found):
+    theirs = cluster.KMeans(5, n_init=3, random_state=0).fit(data.rows()["x"])
+    assert found["drawn"]["inertia_"] <= 1.1 * theirs.inertia_
+    assert found["empty"]["inertia_"] < found["kmeans"]["inertia_"]  # the sixth has rows, too
+
+
+def test_quantiles_and_counts(found):
+    rows, got = data.rows(), found["functions"]
+    assert got["quantiles"] == pytest.approx(np.quantile(rows["y"], PROBS), rel=1e-15)
+    assert got["ties"] == np.quantile(rows["count"], 0.5)
+    counts = {"more": (rows["count"] > 1).sum(), "one": (rows["count"] == 1).sum()}
+    assert got["table"] == sorted({**counts, "none": (rows["count"] == 0).sum()}.items())
+
+
+def many():
+    """More values than are gathered at once, half of them equal."""
+    with open_comm() as comm:
+        values = np.random.default_rng(1).normal(size=60_000)
+        values[:30_000] = 0.25
+        return models.quantile(values[comm.rank :: comm.size], PROBS, comm=comm)
+
+
+def test_quantiles_of_many_values():
+    values = np.random.default_rng(1).normal(size=60_000)
+    values[:30_000] = 0.25
+    for found in run(2, many):
+        assert found == pytest.approx(np.quantile(values, PROBS), rel=1e-15)
+
+
+def test_transformed_rows():
+    x = data.rows()["x"]
+    scaler, theirs = models.StandardScaler().fit(x), preprocessing.StandardScaler().fit(x)
+    assert scaler.transform(x) == pytest.approx(theirs.transform(x))
+    assert scaler.inverse_transform(scaler.transform(x)) == pytest.approx(x)
+    constant = np.column_stack([x, np.full(data.ROWS, 0.1)])
+    assert models.StandardScaler().fit_transform(constant)[:, -1] == pytest.approx(0, abs=1e-9)
+    pca, theirs = models.PCA(whiten=True).fit(x), decomposition.PCA(whiten=True).fit(x)
+    assert pca.transform(x) == pytest.approx(theirs.transform(x), abs=1e-9)
+    assert pca.inverse_transform(pca.transform(x)) == pytest.approx(x)
+    kmeans = models.KMeans(n_clusters=5, init=START).fit(x)
+    distances = kmeans.transform(x)
+    assert (kmeans.labels_ == kmeans.predict(x)).all()
+    assert (kmeans.labels_ == distances.argmin(axis=1)).all()
+    assert kmeans.score(x) == pytest.approx(-kmeans.inertia_)
