@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import sparkring
 import sparkring.data
+import sparkring.models
 import sparkring.spark
 from sparkring.spark._driver import OURS
 from sparkring.spark._options import Options
@@ -33,6 +34,12 @@ FUNCTIONS = [
     sparkring.data.parquet,
     sparkring.data.write_parquet,
     sparkring.data.Loader.tf_dataset,
+    sparkring.models.LinearRegression.fit,
+    sparkring.models.GeneralizedLinearModel.fit,
+    sparkring.models.CoxPH.fit,
+    sparkring.models.quantile,
+    sparkring.models.table,
+    sparkring.models.load,
     sparkring.spark.run,
     sparkring.spark.mpi,
 ]
