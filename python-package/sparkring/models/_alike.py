@@ -59,6 +59,23 @@ def join(comm: Communicator, what: str, mine: Any) -> Any:
     return known[0][1] if known else None
 
 
+def counts_of(values: Any, what: str) -> dict[Any, int]:
+    """Count each value of this rank.
+
+    Raises
+    ------
+    InvalidError
+        For missing values, and for strings beside numbers.
+    """
+    try:
+        found, counts = np.unique(np.ravel(np.asarray(values)), return_counts=True)
+    except TypeError:
+        found = np.array([np.nan])
+    if any(value != value for value in found.tolist()):
+        raise InvalidError(f"{what} has missing values, or strings beside numbers: leave them out")
+    return dict(zip(found.tolist(), counts.tolist()))
+
+
 def distinct(comm: Communicator, values: list[Any]) -> list[Any]:
     """Return the sorted distinct values of all ranks. Collective."""
     found = {value for part in gather(comm, values) for value in part}

@@ -209,9 +209,9 @@ class Estimator:
         )
         if self._kind == "classifier":
             tags.classifier_tags = utils.ClassifierTags(multi_class=False)
-        elif self._kind == "regressor":
+        if self._kind == "regressor":
             tags.regressor_tags = utils.RegressorTags()
-        elif self._kind == "transformer":
+        if hasattr(self, "transform"):
             tags.transformer_tags = utils.TransformerTags()
         return tags
 
@@ -241,7 +241,8 @@ class Regressor(Estimator):
         Returns
         -------
         array of shape (rows,), or pyspark.sql.DataFrame
-            For a DataFrame of Spark a lazy DataFrame with a further column ``prediction``.
+            NaN for rows with missing values. For a DataFrame of Spark a lazy DataFrame with a
+            further column ``prediction``.
         """
         return self._apply(X, "_predict", "prediction")
 

@@ -79,6 +79,8 @@ class ElasticNet(NetModel):
     ----------
     coef_, intercept_ : array and float
         The coefficients, on the scale of the link.
+    n_iter_ : int
+        The number of Newton's steps; 1 for ``"gaussian"``.
 
     References
     ----------
@@ -113,6 +115,7 @@ class ElasticNet(NetModel):
         rows.count()
         path = net_path.fit(rows, self._settings(), np.array([float(self.alpha)]), 0, 0.0)
         self.coef_, self.intercept_ = path.coefficients[0], float(path.intercepts[0])
+        self.n_iter_ = int(path.passes[0])
 
 
 class Lasso(ElasticNet):
@@ -235,6 +238,7 @@ class ElasticNetCV(NetModel):
         self.alpha_1se_ = float(path.alphas[mean <= mean[best] + error[best]].max())
         self.coef_path_, self.intercept_path_ = path.coefficients, path.intercepts
         self.coef_, self.intercept_ = path.coefficients[best], float(path.intercepts[best])
+        self.n_iter_ = int(path.passes[best])
 
     def _given(self) -> Array | None:
         if self.alphas is None:

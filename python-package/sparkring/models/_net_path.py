@@ -36,11 +36,12 @@ class Settings(NamedTuple):
 
 
 class Path(NamedTuple):
-    """Coefficients at each penalty, in decreasing order."""
+    """Coefficients at each penalty, in decreasing order, and the number of passes of each."""
 
     alphas: Array
     coefficients: Array
     intercepts: Array
+    passes: Array
 
 
 def fit(rows: Rows, settings: Settings, alphas: Array | None, count: int, eps: float) -> Path:
@@ -90,7 +91,8 @@ def squares_path(
     coefficients = np.array(found)
     means = triangle[0, 1:] / triangle[0, 0]
     levels = means[-1] - coefficients @ means[:-1]
-    return Path(alphas, coefficients, levels if settings.intercept else np.zeros(len(alphas)))
+    levels = levels if settings.intercept else np.zeros(len(alphas))
+    return Path(alphas, coefficients, levels, np.ones(len(alphas)))
 
 
 # ---- Newton's steps ------------------------------------------------------------------------------
@@ -114,14 +116,15 @@ def newton(
 
         alphas = lead(comm, largest)["alphas"]
     state = (null.beta, null.now)
-    betas = []
+    betas, passes = [], []
     for alpha in alphas:
         found = step_to(problem, settings, weight, float(alpha), state)
+        passes.append(found.iterations)
         state = (found.beta, found.now)
         betas.append(found.beta)
     everything = np.array(betas)
     levels = everything[:, 0] if settings.intercept else np.zeros(len(everything))
-    return Path(alphas, everything[:, free:], levels)
+    return Path(alphas, everything[:, free:], levels, np.array(passes, np.float64))
 
 
 def weight_of(problem: irls.Problem, block: Block) -> float:

@@ -119,11 +119,10 @@ def table(values: Any, *, comm: Communicator | None = None) -> dict[Any, int]:
     Raises
     ------
     InvalidError
-        On every rank, where some values are strings and others are numbers.
+        On every rank, for missing values, and where some values are strings and others numbers.
     """
     with communicator(comm) as ranks:
-        counted = agree(ranks, lambda: np.unique(np.ravel(np.asarray(values)), return_counts=True))
-        own = dict(zip(counted[0].tolist(), counted[1].tolist()))
+        own = agree(ranks, lambda: alike.counts_of(values, "values"))
         found = alike.distinct(ranks, list(own))
         if not found:
             return {}

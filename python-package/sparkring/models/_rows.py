@@ -138,7 +138,7 @@ class Rows:
     def distinct(self, role: str) -> list[Any]:
         """Return the sorted distinct values of a column over all ranks. Collective."""
         found: set[Any] = set()
-        self.each(lambda block: found.update(np.unique(block.roles[role]).tolist()))
+        self.each(lambda block: found.update(alike.counts_of(block.roles[role], role)))
         return alike.distinct(self.comm, list(found))
 
     def coded(self, second: Any) -> Rows:

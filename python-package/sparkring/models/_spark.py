@@ -107,11 +107,12 @@ def output_type(estimator: Any, output: str) -> str:
     """Name the type of Spark of the column."""
     if output != "prediction":
         return "array<double>"
-    kinds = {"clusterer": "int", "classifier": "double"}
-    classes = getattr(estimator, "classes_", None)
-    if classes is not None and np.asarray(classes).dtype.kind in "USO":
-        return "string"
-    return kinds.get(estimator._kind, "double")
+    if estimator._kind == "clusterer":
+        return "int"
+    kind = np.asarray(getattr(estimator, "classes_", 0.0)).dtype.kind
+    return {"U": "string", "O": "string", "i": "bigint", "u": "bigint", "b": "boolean"}.get(
+        kind, "double"
+    )
 
 
 def predictor(estimator: Any, method: str) -> Any:

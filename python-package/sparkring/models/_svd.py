@@ -107,7 +107,8 @@ class PCA(Transformer):
             return most
         if not isinstance(self.n_components, float):
             return int(self.n_components)
-        return int(np.searchsorted(np.cumsum(ratio), self.n_components, side="right")) + 1
+        count = int(np.searchsorted(np.cumsum(ratio), self.n_components, side="right")) + 1
+        return min(count, most)
 
     def _transform(self, x: Array) -> Array:
         found: Array = (x - self.mean_) @ self.components_.T

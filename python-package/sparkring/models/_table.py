@@ -46,7 +46,7 @@ class Numbers(NamedTuple):
 def is_batches(x: Any) -> bool:
     """Return whether this is an iterable of batches, and not a table, an array or a list."""
     plain = isinstance(x, (np.ndarray, list, tuple)) or hasattr(x, "__array__")
-    return not plain and _table(x) is None and hasattr(x, "__iter__")
+    return not plain and not hasattr(x, "toarray") and _table(x) is None and hasattr(x, "__iter__")
 
 
 def numbers_of(x: Any, features: Sequence[str] | None, roles: Mapping[str, Any]) -> Numbers:
@@ -127,6 +127,10 @@ def _labels(name: str, part: NDArray[Any]) -> list[str]:
 
 
 def _matrix(x: Any) -> Array:
+    if hasattr(x, "toarray"):
+        raise InvalidError("X is a sparse matrix, and the models are dense: pass X.toarray()")
+    if np.iscomplexobj(x):
+        raise InvalidError("X has complex numbers: complex data is not supported")
     try:
         matrix = np.asarray(x, np.float64)
     except (TypeError, ValueError) as error:
