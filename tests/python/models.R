@@ -31,6 +31,13 @@ of_coxph <- function(fit) {
        printed = printed(summary(fit)))
 }
 
+survival_at <- function(fit, rows) {
+  t(vapply(seq_len(nrow(rows)), FUN.VALUE = double(3), function(i) {
+    curve <- survfit(fit, newdata = rows[i, ])
+    summary(curve, times = c(100, 300, 600), extend = TRUE)$surv
+  }))
+}
+
 terms <- "a + b + c + d"
 of <- function(y) stats::as.formula(paste(y, "~", terms))
 glms <- list(
@@ -61,5 +68,11 @@ coxphs <- list(
   counting = coxph(Surv(start, stop, event) ~ age + year + surgery + transplant, heart,
                    cluster = id)
 )
-found <- c(lapply(glms, of_glm), lapply(coxphs, of_coxph))
+survivals <- list(
+  survival = list(
+    efron = survival_at(coxphs$efron, lung[1:4, ]),
+    strata = survival_at(coxphs$strata, lung[1:4, ])
+  )
+)
+found <- c(survivals, lapply(glms, of_glm), lapply(coxphs, of_coxph))
 writeLines(json(found), file.path(folder, "found.json"))

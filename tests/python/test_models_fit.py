@@ -190,6 +190,31 @@ def test_parquet_files_whose_batches_are_padded(tmp_path):
     assert found["standard_errors_"] == pytest.approx(expected.standard_errors_, rel=1e-9)
 
 
+def fit_batches(hole):
+    """Fit batches that are collective, of which the last of rank 1 has a hole."""
+    with open_comm() as comm:
+        frame = frame_of(data.rows()).iloc[comm.rank * 500 :][:500]
+        if hole and comm.rank == 1:
+            frame = frame.assign(a=np.where(np.arange(100) == 99, np.inf, frame["a"]))
+        columns = {"x": COLUMNS, "y": "y", "sample_weight": "w"}
+        batches = sparkring.data.batches([frame], comm, 64, columns=columns, epochs=None)
+        model = models.LinearRegression(comm=comm)
+        if not hole:
+            return data.results(model.fit(batches))
+        with pytest.raises(sparkring.InvalidError, match=r"column 0 of X is NaN, .* row 99 "):
+            model.fit(batches)
+        return float(comm.allreduce(1.0))
+
+
+def test_batches_of_partitions():
+    """All ranks take all batches, also after an error."""
+    rows = data.rows()
+    expected = models.LinearRegression().fit(rows["x"], rows["y"], rows["weight"])
+    for found in run(2, fit_batches, False):
+        assert found["coef_"] == pytest.approx(expected.coef_, rel=1e-9)
+    assert run(2, fit_batches, True) == [2.0, 2.0]
+
+
 # ---- Communicators and imports
 
 

@@ -56,6 +56,10 @@ def fit_all(folder):
             rows = rows.iloc[slice(*cuts[comm.rank : comm.rank + 2])]
             model = models.CoxPH(comm=comm, **params).fit(rows, y, **arguments, features=features)
             found[name] = {**data.results(model), "printed": str(model.summary())}
+            if name in ("efron", "strata"):
+                four = pd.read_csv(Path(folder, "lung.csv")).iloc[:4]
+                strata = four["sex"] if name == "strata" else None
+                found[name]["survival"] = model.predict_survival(four, [100, 300, 600], strata)
         return found
 
 
@@ -101,6 +105,11 @@ def test_proportional_hazards(results, name):
     near([mine["null_log_likelihood_"], mine["log_likelihood_"]], theirs["loglik"])
     numbers = ("score_test_", "wald_test_", "n_iter_", "n_obs_", "n_events_")
     near([*(mine[number] for number in numbers), *mine["means_"]], theirs["tests"])
+
+
+@pytest.mark.parametrize("name", ["efron", "strata"])
+def test_survival(results, name):
+    near(results[1][name]["survival"].T, results[0]["survival"][name])
 
 
 def lines_of(text, first):

@@ -11,6 +11,7 @@ import numpy as np
 from sparkring.models import _cox_records as cox_records
 from sparkring.models._base import Regressor
 from sparkring.models._checks import check_choice, check_flag, check_number, check_whole
+from sparkring.models._cox_hazard import cumulative_hazard, hazards_at
 from sparkring.models._cox_pass import look
 from sparkring.models._cox_summary import cox_summary
 from sparkring.models._distributions import normal_tail
@@ -47,6 +48,9 @@ class CoxPH(Regressor):
         The largest number of iterations.
     tol : float
         The fit ends when the log likelihood changes by less than this part.
+    baseline : bool
+        Whether the model has the baseline hazard, which `predict_survival` needs. It has a row for
+        each time of an event, of all ranks.
 
     Attributes
     ----------
@@ -62,6 +66,10 @@ class CoxPH(Regressor):
         Tests of all coefficients, which are chi squared with ``rank_`` degrees of freedom.
     means_ : array
         The means of the features, around which predictions are; 0 for columns of -1, 0 and 1.
+    baseline_ : array of shape (times, 3)
+        The number of the stratum, the time of an event, and the cumulative hazard at the means.
+    strata_ : array
+        The strata, sorted, in the order of their numbers.
     n_obs_, n_events_, n_iter_, rank_ : int
         Rows with a weight, events, iterations, and columns that are independent.
     converged_ : bool
@@ -93,12 +101,14 @@ class CoxPH(Regressor):
         robust: bool | None = None,
         max_iter: int = 20,
         tol: float = 1e-9,
+        baseline: bool = True,
     ) -> None:
         self.comm = comm
         self.ties = ties
         self.robust = robust
         self.max_iter = max_iter
         self.tol = tol
+        self.baseline = baseline
 
     def fit(
         self,
@@ -143,6 +153,33 @@ class CoxPH(Regressor):
         """Return the table of tests, which prints as the summary of a ``coxph()`` in R."""
         return cox_summary(self)
 
+    def predict_survival(self, X: Any, times: Any, strata: Any = None) -> Array:
+        """Return the probability that rows have no event up to some times. Not collective.
+
+        Parameters
+        ----------
+        X : array or table
+            Rows with the features of the fit.
+        times : sequence of float
+            The times.
+        strata : array, optional
+            The stratum of each row, for a fit with strata.
+
+        Returns
+        -------
+        array of shape (rows, times)
+            The probabilities.
+
+        Raises
+        ------
+        InvalidError
+            For a stratum that the fit did not have, and a model without a baseline hazard.
+        """
+        hazards = hazards_at(self, np.asarray(times, np.float64), strata)
+        risk = np.exp(self._predict(self._matrix(X)))
+        found: Array = np.exp(-risk[:, None] * hazards)
+        return found
+
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the concordance of predictions and right-censored times. Not collective.
 
@@ -169,9 +206,11 @@ class CoxPH(Regressor):
             check_flag("robust", self.robust)
         check_whole("max_iter", self.max_iter, 0)
         check_number("tol", self.tol, 0)
+        check_flag("baseline", self.baseline)
 
     def _fit(self, rows: Rows) -> None:
-        records = cox_records.make(rows, cox_records.columns_of(rows))
+        columns, strata = cox_records.columns_of(rows)
+        records = cox_records.make(rows, columns)
         efron = self.ties == "efron"
         null = look(records, np.zeros(rows.width), efron)
         fit = iterate(records, null, efron, self.max_iter, self.tol)
@@ -187,6 +226,9 @@ class CoxPH(Regressor):
         self.log_likelihood_, self.null_log_likelihood_ = fit.now.loglik, null.loglik
         self.likelihood_ratio_test_ = 2 * (fit.now.loglik - null.loglik)
         self.score_test_, self.wald_test_ = tests(records, null, fit, self.covariance_)
+        if self.baseline:
+            self.baseline_ = cumulative_hazard(records, fit.now.groups)
+            self.strata_ = np.array(strata)
         self.means_, self.n_obs_, self.n_events_ = records.means, records.rows, records.events
         self.n_iter_, self.converged_, self.rank_ = fit.iterations, fit.converged, int(kept.sum())
         if not fit.converged:

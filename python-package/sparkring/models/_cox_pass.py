@@ -18,15 +18,6 @@ if TYPE_CHECKING:
     from sparkring.models._table import Array
 
 
-class Pass(NamedTuple):
-    """The log likelihood of all ranks, its first and second derivatives, and score residuals."""
-
-    loglik: float
-    score: Array
-    information: Array
-    residuals: Array | None
-
-
 class Groups(NamedTuple):
     """Groups with events.
 
@@ -58,6 +49,16 @@ class Groups(NamedTuple):
     steps: NDArray[Any]
 
 
+class Pass(NamedTuple):
+    """The log likelihood of all ranks, its derivatives, and the groups of this rank."""
+
+    loglik: float
+    score: Array
+    information: Array
+    groups: Groups
+    residuals: Array | None
+
+
 def look(records: Records, beta: Array, efron: bool, residuals: bool = False) -> Pass:
     """Make a pass. Collective."""
     x, event = records.x, records.event
@@ -85,7 +86,7 @@ def look(records: Records, beta: Array, efron: bool, residuals: bool = False) ->
         total = records.comm.allreduce(own)
         found = residuals_of(records, groups, hazard, hazards, tied) if residuals else None
     information = total[1 + width :].reshape(width, width)
-    return Pass(float(total[0]), total[1 : 1 + width], information, found)
+    return Pass(float(total[0]), total[1 : 1 + width], information, groups, found)
 
 
 def groups_of(records: Records, at_risk: Array, risk: Array, efron: bool) -> Groups:

@@ -190,8 +190,10 @@ def unpack(comm: Communicator, packed: Array, means: Array, counts: tuple[int, i
     )
 
 
-def columns_of(rows: Rows) -> dict[str, Array]:
-    """Read the rows of this rank with a weight. Collective.
+def columns_of(rows: Rows) -> tuple[dict[str, Array], list[Any]]:
+    """Read the rows of this rank with a weight, and the strata of all ranks. Collective.
+
+    Strata and clusters are numbered.
 
     Raises
     ------
@@ -202,11 +204,13 @@ def columns_of(rows: Rows) -> dict[str, Array]:
         raise InvalidError("CoxPH sorts its rows: pass an array or a table, and not batches")
     comm = rows.comm
     found = agree(comm, lambda: own_columns(rows))
+    strata: list[Any] = []
     before = float(comm.exscan(np.array([len(found["stop"])], np.float64))[0])
     for role in ("strata", "cluster"):
         name = "stratum" if role == "strata" else role
         if role in rows.roles:
             known = rows.distinct(role)
+            strata = known if role == "strata" else strata
             codes = {value: float(place) for place, value in enumerate(known)}
             kept = found.pop(role)
             found[name] = np.array([codes[value] for value in kept.tolist()], np.float64)
@@ -214,7 +218,7 @@ def columns_of(rows: Rows) -> dict[str, Array]:
             found[name] = np.zeros(len(found["stop"]))
         else:
             found[name] = before + np.arange(len(found["stop"]))
-    return found
+    return found, strata
 
 
 def own_columns(rows: Rows) -> dict[str, Any]:

@@ -121,6 +121,10 @@ class KMeans(Estimator):
         """
         return self._apply(X, "_transform", "transformed")
 
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """Fit, and return the distances of the same rows to the centers."""
+        return self.fit(X, y, sample_weight).transform(X)
+
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return minus the inertia of these rows. Not collective."""
         x = self._matrix(X)

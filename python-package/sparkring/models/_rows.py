@@ -58,7 +58,7 @@ class Block(NamedTuple):
         """Return a column as numbers; 0 where the role was not given."""
         if role not in self.roles:
             return np.zeros(len(self.x))
-        return numbers_in(self.roles[role], role)
+        return numbers_in(self.roles[role], role, self.first)
 
 
 class Rows:
@@ -232,9 +232,11 @@ class Rows:
                 f"a batch has {numbers.x.shape[1]} features, and the batches before it have"
                 f" {self.width}"
             )
+        if self._batches is not None:
+            check_finite(numbers.x, numbers.names, first)
         weight = np.ones(len(numbers.x))
         if "sample_weight" in numbers.roles:
-            weight = numbers_in(numbers.roles["sample_weight"], "sample_weight")
+            weight = numbers_in(numbers.roles["sample_weight"], "sample_weight", first)
             if (weight < 0).any():
                 raise InvalidError("sample_weight has negative numbers")
         roles = numbers.roles
@@ -253,7 +255,6 @@ class Rows:
             mask = np.asarray(mask)
             roles = {name: values[mask] for name, values in numbers.roles.items()}
             numbers = numbers._replace(x=numbers.x[mask], roles=roles)
-        check_finite(numbers.x, numbers.names)
         return numbers
 
 

@@ -129,10 +129,11 @@ def _labels(name: str, part: NDArray[Any]) -> list[str]:
 def _matrix(x: Any) -> Array:
     if hasattr(x, "toarray"):
         raise InvalidError("X is a sparse matrix, and the models are dense: pass X.toarray()")
-    if np.iscomplexobj(x):
-        raise InvalidError("X has complex numbers: complex data is not supported")
     try:
-        matrix = np.asarray(x, np.float64)
+        values = np.asarray(x)
+        if values.dtype.kind == "c":
+            raise InvalidError("X has complex numbers: Complex data not supported")
+        matrix = np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidError(f"X must be numbers, one row for each row: {error}") from None
     if matrix.ndim == 2:
@@ -190,8 +191,8 @@ def check_finite(x: Array, names: Sequence[str] | None, first: int = 0) -> None:
     )
 
 
-def numbers_in(values: Any, what: str) -> Array:
-    """Return a column of finite numbers."""
+def numbers_in(values: Any, what: str, first: int = 0) -> Array:
+    """Return a column of finite numbers, from the row ``first`` of this rank on."""
     try:
         found = np.asarray(values, np.float64)
     except (TypeError, ValueError):
@@ -200,5 +201,7 @@ def numbers_in(values: Any, what: str) -> Array:
         raise InvalidError(f"{what} has shape {found.shape}: pass one number for each row")
     if not np.isfinite(found).all():
         row = int(np.flatnonzero(~np.isfinite(found))[0])
-        raise InvalidError(f"{what} is {found[row]} in row {row} of this rank: leave out this row")
+        raise InvalidError(
+            f"{what} is {found[row]} in row {first + row} of this rank: leave out this row"
+        )
     return found

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The baseline hazard of proportional hazards: of each stratum, at the means of the features."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparkring._core import InvalidError
+from sparkring.models._alike import brief
+
+if TYPE_CHECKING:
+    from sparkring.models._cox_pass import Groups
+    from sparkring.models._cox_records import Records
+    from sparkring.models._table import Array
+
+
+def cumulative_hazard(records: Records, groups: Groups) -> Array:
+    """Return the stratum, the time and the cumulative hazard of each time of events. Collective."""
+    first = records.first[groups.places]
+    own = np.column_stack([records.stratum[first], records.time[first], groups.hazard])
+    found = records.comm.allgatherv(own)  # the ranks have intervals of the order
+    for stratum in np.unique(found[:, 0]):
+        part = found[:, 0] == stratum
+        found[part, 2] = np.cumsum(found[part, 2])
+    return found
+
+
+def hazards_at(model: Any, times: Array, strata: Any) -> Array:
+    """Return the cumulative hazard at some times, a row for each stratum that is given."""
+    if not hasattr(model, "baseline_"):
+        raise InvalidError("the model has no baseline hazard: fit it with baseline=True")
+    known = model.strata_.tolist()
+    if (strata is None) != (len(known) == 0):
+        raise InvalidError("pass strata, one for each row, if the fit had strata, and only then")
+    wanted = [None] if strata is None else np.asarray(strata).tolist()
+    absent = [stratum for stratum in wanted if known and stratum not in known]
+    if absent:
+        raise InvalidError(f"there is no stratum {absent[0]!r}: the fit had {brief(known)}")
+    steps = {}
+    for stratum in set(wanted):
+        number = known.index(stratum) if known else 0
+        part = model.baseline_[model.baseline_[:, 0] == number]
+        hazards = np.append(0.0, part[:, 2])
+        steps[stratum] = hazards[np.searchsorted(part[:, 1], times, "right")]
+    return np.array([steps[stratum] for stratum in wanted])
