@@ -19,8 +19,10 @@ printed <- function(x) capture.output(print(x))
 
 of_glm <- function(fit) {
   tests <- summary(fit)
+  known <- !is.na(coef(fit))
+  p <- replace(coef(fit), known, tests$coefficients[, 4])
   list(coefficients = ifelse(is.na(coef(fit)), 0, coef(fit)),
-       covariance = vcov(fit), errors = tests$coefficients[, 2], p = tests$coefficients[, 4],
+       covariance = vcov(fit), errors = sqrt(diag(vcov(fit))), p = p,
        deviance = c(fit$deviance, fit$null.deviance, fit$aic, tests$dispersion),
        freedom = c(fit$df.residual, fit$df.null, fit$rank, fit$iter), printed = printed(tests))
 }
@@ -47,6 +49,7 @@ glms <- list(
   cloglog = glm(of("binary"), binomial("cloglog"), rows, weights = weight),
   poisson = glm(of("count"), poisson, rows, offset = offset, weights = weight),
   gamma = glm(of("positive"), Gamma("log"), rows),
+  aliased = glm(y ~ a + ab + b + d, data = rows),
   inverse = glm(1 / (1 + weight) ~ offset, Gamma, rows)
 )
 

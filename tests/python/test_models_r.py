@@ -23,6 +23,7 @@ GLMS = {
     "cloglog": ("binary", {"family": "binomial", "link": "cloglog"}, {"sample_weight": "weight"}),
     "poisson": ("count", {}, {"sample_weight": "weight", "offset": "offset"}),
     "gamma": ("positive", {"link": "log"}, {}),
+    "aliased": ("y", {"family": "gaussian"}, {"features": ["a", "ab", "b", "d"]}),
     "inverse": ("response", {"family": "gamma"}, {"features": ["offset"]}),
 }
 COXPHS = {
@@ -38,6 +39,7 @@ def table():
     """Make the table of the rows."""
     rows = data.rows()
     columns = dict(zip(FEATURES, rows.pop("x").T))
+    columns["ab"] = columns["a"] + columns["b"]
     return pd.DataFrame({**columns, **rows, "response": 1 / (1 + rows["weight"])})
 
 

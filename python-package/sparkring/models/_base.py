@@ -56,7 +56,6 @@ class Estimator:
     """
 
     _kind: ClassVar[str] = ""  # "regressor", "classifier", "clusterer" or "transformer"
-    _roles: ClassVar[tuple[str, ...]] = ("y", "sample_weight")
     _required: ClassVar[tuple[str, ...]] = ("y",)
 
     comm: Communicator | None
@@ -266,7 +265,6 @@ class Transformer(Estimator):
     """An estimator that computes new features."""
 
     _kind = "transformer"
-    _roles = ("sample_weight",)
     _required = ()
 
     def fit(

@@ -91,8 +91,6 @@ class CoxPH(Regressor):
     >>> CoxPH().fit(frame, ["time", "status"], strata="center")  # a DataFrame of Spark or pandas
     """
 
-    _roles = ("y", "sample_weight", "strata", "cluster")
-
     def __init__(
         self,
         *,

@@ -44,11 +44,6 @@ def student_tails(t: float, freedom: float) -> float:
     return beta(freedom / 2, 0.5, freedom / (freedom + t * t))
 
 
-def f_tail(f: float, first: float, second: float) -> float:
-    """Return the probability of more than f in the F distribution."""
-    return beta(second / 2, first / 2, second / (second + first * f))
-
-
 def chi_squared_tail(x: float, freedom: float) -> float:
     """Return the probability of more than x in the chi squared distribution."""
     if x <= 0:

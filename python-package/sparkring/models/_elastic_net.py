@@ -25,7 +25,7 @@ FAMILIES = ("gaussian", "binomial")
 
 
 class NetModel(MeanModel):
-    """What the models share."""
+    """The base of the models with this penalty."""
 
     family: str
     l1_ratio: float

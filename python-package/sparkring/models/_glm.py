@@ -78,8 +78,6 @@ class GeneralizedLinearModel(MeanModel):
     >>> print(model.summary())
     """
 
-    _roles = ("y", "sample_weight", "offset")
-
     def __init__(
         self,
         *,

@@ -161,7 +161,7 @@ class Fit(NamedTuple):
     beta, previous : array, and array or None
         The coefficients after and before the last step; None for the start.
     solved : dict of arrays
-        What the last step returned.
+        The result of the last step.
     deviance : float
         The deviance at ``beta``.
     now : Pass

@@ -66,7 +66,6 @@ class KMeans(Estimator):
     """
 
     _kind = "clusterer"
-    _roles = ("sample_weight",)
     _required = ()
 
     def __init__(

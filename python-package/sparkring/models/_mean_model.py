@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What models of a mean share, whose link is linear in the features."""
+"""The base of models whose mean is a function of a linear predictor."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class Centered(NamedTuple):
         rank 0. All rows are multiplied with the root of their weight. The rows of R below the first
         are R of the columns around their means.
     shift : array
-        What was subtracted.
+        The numbers that were subtracted from the columns.
     rows : int
         The number of rows with a weight.
     """
