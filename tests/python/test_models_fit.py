@@ -115,6 +115,9 @@ def test_tables_and_names_of_columns():
         assert model.coef_.tobytes() == expected.coef_.tobytes()
         assert model.feature_names_in_.tolist() == names
         assert model.predict(table) == pytest.approx(expected.predict(rows["x"]), rel=1e-12)
+    classes = np.where(rows["binary"] > 0, "yes", "no").tolist()  # no names of columns
+    for x in (rows["x"], frame[COLUMNS]):
+        assert models.LogisticRegression().fit(x, classes).classes_.tolist() == ["no", "yes"]
     model = models.LinearRegression().fit(frame, "y", features=["a", "c"])
     turned = frame[frame.columns[::-1]]
     assert model.predict(turned) == pytest.approx(model.predict(rows["x"][:, [0, 2]]))

@@ -328,16 +328,15 @@ def by_cluster(cluster: Array, values: Array) -> tuple[Array, Array]:
 def tests(records: Records, null: Pass, fit: Fit, covariance: Array) -> tuple[float, float]:
     """Return the score test at 0 and Wald's test, which is robust if the covariance is."""
 
-    def solve() -> dict[str, Any]:
-        used = independent(null.information)
-        score = null.score[used]
-        first = score @ np.linalg.solve(null.information[np.ix_(used, used)], score)
-        kept = fit.step["kept"] > 0
-        change = fit.beta[kept]
-        return {
-            "score": first,
-            "wald": change @ np.linalg.solve(covariance[np.ix_(kept, kept)], change),
-        }
+    def test(values: Array, matrix: Array) -> float:
+        used = independent(matrix)  # fewer clusters than columns leave the covariance singular
+        return float(values[used] @ np.linalg.solve(matrix[np.ix_(used, used)], values[used]))
 
-    found = lead(records.comm, solve)
+    found = lead(
+        records.comm,
+        lambda: {
+            "score": test(null.score, null.information),
+            "wald": test(fit.beta, covariance),
+        },
+    )
     return float(found["score"]), float(found["wald"])

@@ -45,8 +45,8 @@ class LinearModel(Regressor):
             The rows of this rank, which may be none: a NumPy array, a table of pandas or Arrow, or
             an iterable of batches, which each pass takes from the start. A batch is ``(x, y)``,
             ``(x, y, sample_weight)`` or a mapping with ``"x"``, ``"y"`` and ``"sample_weight"``, as
-            `sparkring.data.parquet` makes it. From a DataFrame of Spark the ranks get the
-            partitions.
+            `sparkring.data.parquet` makes it. From a DataFrame of Spark each rank gets a
+            partition, and holds it in memory.
         y : array or str
             The response; for a table also the name of its column.
         sample_weight : array or str, optional

@@ -58,23 +58,33 @@ def numbers_of(x: Any, features: Sequence[str] | None, roles: Mapping[str, Any])
         For columns that are missing or hold no numbers, and roles of another length.
     """
     table = _table(x)
-    if table is None:
-        if features is not None or any(_is_names(role) for role in roles.values()):
-            raise InvalidError("names of columns are for tables: X is a plain array")
-        matrix = _matrix(x)
-        named = None
-        columns = None
-    else:
-        columns = list(features) if features is not None else _rest(table, roles)
-        if not columns:
-            raise InvalidError("there are no features: name columns of the table in features")
-        parts = [_feature(table, name) for name in columns]
-        named = [label for name, part in zip(columns, parts) for label in _labels(name, part)]
-        matrix = np.concatenate(parts, axis=1)
-    found = {
-        name: _role(x, name, role, len(matrix)) for name, role in roles.items() if role is not None
-    }
-    return Numbers(matrix, columns, named, found)
+    if table is not None:
+        return _of_table(x, table, features, roles)
+    if features is not None or any(isinstance(role, str) for role in roles.values()):
+        raise InvalidError("names of columns are for tables: X is a plain array")
+    matrix = _matrix(x)
+    given = {name: np.asarray(role) for name, role in roles.items() if role is not None}
+    return Numbers(matrix, None, None, _fitting(given, len(matrix)))
+
+
+def _of_table(
+    x: Any, table: Table, features: Sequence[str] | None, roles: Mapping[str, Any]
+) -> Numbers:
+    given: dict[str, NDArray[Any]] = {}
+    used: set[str] = set()
+    for name, role in roles.items():
+        if names := _names(role, table):
+            given[name] = np.stack([_column(x, column) for column in names], axis=1)
+            used.update(names)
+        elif role is not None:
+            given[name] = np.asarray(role)
+    rest = [name for name in table.names if name not in used]
+    columns = list(features) if features is not None else rest
+    if not columns:
+        raise InvalidError("there are no features: name columns of the table in features")
+    parts = [_feature(table, name) for name in columns]
+    named = [label for name, part in zip(columns, parts) for label in _labels(name, part)]
+    return Numbers(np.concatenate(parts, axis=1), columns, named, _fitting(given, table.rows))
 
 
 def _table(x: Any) -> Table | None:
@@ -102,22 +112,19 @@ def _feature(table: Table, name: str) -> Array:
     return found[:, None] if found.ndim == 1 else found
 
 
-def _is_names(role: Any) -> bool:
-    if isinstance(role, (list, tuple)):
-        return len(role) > 0 and all(isinstance(name, str) for name in role)
-    return isinstance(role, str)
-
-
 def names_of(role: Any) -> list[str]:
-    """List the names of the columns of a role."""
-    if not _is_names(role):
-        return []
-    return [role] if isinstance(role, str) else list(role)
+    """List the columns of a role that names columns: a string, or a list of strings."""
+    if isinstance(role, str):
+        return [role]
+    is_list = isinstance(role, (list, tuple)) and all(isinstance(name, str) for name in role)
+    return list(role) if is_list else []
 
 
-def _rest(table: Table, roles: Mapping[str, Any]) -> list[str]:
-    used = {name for role in roles.values() for name in names_of(role)}
-    return [name for name in table.names if name not in used]
+def _names(role: Any, table: Table) -> list[str]:
+    """List the columns of a role. A list of strings may be a value for each row, too."""
+    names = names_of(role)
+    are_values = len(names) == table.rows and not set(names) & set(table.names)
+    return [] if are_values and not isinstance(role, str) else names
 
 
 def _labels(name: str, part: NDArray[Any]) -> list[str]:
@@ -146,18 +153,14 @@ def _matrix(x: Any) -> Array:
     )
 
 
-def _role(x: Any, name: str, role: Any, rows: int) -> NDArray[Any]:
-    """Read a further column, or several columns side by side."""
-    if _is_names(role):
-        columns = [_column(x, column) for column in names_of(role)]
-        values = columns[0] if isinstance(role, str) else np.stack(columns, axis=1)
-    else:
-        values = np.asarray(role)
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    if len(np.atleast_1d(values)) != rows or values.ndim == 0:
-        raise InvalidError(f"X has {rows} rows and {name} has shape {values.shape}")
-    return values
+def _fitting(roles: dict[str, NDArray[Any]], rows: int) -> dict[str, NDArray[Any]]:
+    """Check that roles have a value, or several values side by side, for each row."""
+    found = {}
+    for name, values in roles.items():
+        if values.ndim == 0 or len(values) != rows:
+            raise InvalidError(f"X has {rows} rows and {name} has shape {values.shape}")
+        found[name] = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+    return found
 
 
 def _column(x: Any, name: str) -> NDArray[Any]:
