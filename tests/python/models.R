@@ -68,6 +68,7 @@ coxphs <- list(
                  robust = FALSE),
   cluster = coxph(Surv(time, status) ~ age + sex + ph.ecog, used, weights = weight,
                   cluster = inst),
+  few = coxph(Surv(time, status) ~ age + ph.ecog + inst, lung, cluster = sex),
   counting = coxph(Surv(start, stop, event) ~ age + year + surgery + transplant, heart,
                    cluster = id)
 )

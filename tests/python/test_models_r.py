@@ -31,6 +31,7 @@ COXPHS = {
     "breslow": ({"ties": "breslow"}, {}, ["age", "sex", "ph.ecog"]),
     "strata": ({}, {"strata": "sex", "sample_weight": "weight"}, ["age", "ph.ecog"]),
     "cluster": ({}, {"cluster": "inst", "sample_weight": "weight"}, ["age", "sex", "ph.ecog"]),
+    "few": ({}, {"cluster": "sex"}, ["age", "ph.ecog", "inst"]),
     "counting": ({}, {"cluster": "id"}, ["age", "year", "surgery", "transplant"]),
 }
 
