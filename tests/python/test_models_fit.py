@@ -54,6 +54,8 @@ def broken(rank):
             "a batch has 3 features, and the batches before it have 4",
         ),
         (linear, (iter(batch),), "X is an iterator"),
+        (linear, (data.Batches([{"x": x, "y": y, "w": y}]),), "a batch has 'w', which this model"),
+        (models.PCA(), (data.Batches([(x, y, y)]),), "it takes x$"),
         (linear, (data.Batches(batch), y), "X is batches: each batch has its own y"),
         (models.Ridge(alpha=1.0 + odd), (x, y), "rank 1 has alpha=2.0 and rank 0 has alpha=1.0"),
         (models.Ridge(alpha=-1), (x, y), "alpha is -1: it must be a number from 0 on"),
@@ -200,7 +202,9 @@ def fit_batches(hole):
         if hole and comm.rank == 1:
             frame = frame.assign(a=np.where(np.arange(100) == 99, np.inf, frame["a"]))
         columns = {"x": COLUMNS, "y": "y", "sample_weight": "w"}
-        batches = sparkring.data.batches([frame], comm, 64, columns=columns, epochs=None)
+        batches = sparkring.data.batches(
+            [frame], comm, 64, columns=columns, epochs=None, equalize="join"
+        )
         model = models.LinearRegression(comm=comm)
         if not hole:
             return data.results(model.fit(batches))

@@ -249,6 +249,12 @@ class Rows:
     def _read(self, batch: Any) -> Numbers:
         """Read a batch, without the rows that only fill it up."""
         x, roles = _parts(batch)
+        odd = sorted(set(roles) - {"y", *self._given})
+        if odd:
+            raise InvalidError(
+                f"a batch has {odd[0]!r}, which this model does not take: it takes"
+                f" {', '.join(['x', *self._given])}"
+            )
         numbers = numbers_of(x, self._features, roles)
         mask = getattr(batch, "mask", None)
         if mask is not None and not np.all(mask):
@@ -278,5 +284,5 @@ def _parts(batch: Any) -> tuple[Any, dict[str, Any]]:
                 ' columns={"x": [...], "y": "label"}'
             )
         x = np.asarray(roles.pop("x"))
-        return x.reshape(len(x), -1), roles
+        return x.reshape(len(x), int(np.prod(x.shape[1:]))), roles
     return batch, {}
