@@ -365,8 +365,8 @@ driver_refuse_connect <- function(connect, call) {
   if (!connect) return()
   ring_stop("UNSUPPORTED", call = call, paste(
     "pysparklyr (Spark Connect, Databricks Connect) does not hand the barrier of a stage to R:",
-    "connect by sparklyr::spark_connect() to a master, or use sparkring.spark.run() of Python, which",
-    "runs on Spark Connect"
+    "connect by sparklyr::spark_connect() to a master, or use sparkring.spark.run() of Python,",
+    "which runs on Spark Connect"
   ))
 }
 
