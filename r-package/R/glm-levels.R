@@ -11,40 +11,76 @@ levels_kind <- function(x) {
   if (is.ordered(x)) "ordered" else if (is.factor(x)) "factor" else "strings"
 }
 
-# For each variable that has levels on any rank: the levels that any rank uses, and whether they are
-# ordered. A rank sends, for each variable, its kind, the chain, and the levels that it uses.
-levels_agree <- function(comm, frame) {
-  mine <- lapply(frame, function(x) {
-    if (is.factor(x)) return(c(levels_kind(x), levels(x), levels(droplevels(x))))
-    if (is.character(x)) c("strings", unique(x[!is.na(x)]))
+# The levels of each variable of a model frame: a list with a part for each chain. A part has its
+# kind, the chain, and the levels that are in use. Numbers have no parts.
+levels_parts <- function(frame) {
+  lapply(frame, function(x) {
+    part <- function(chain, used) list(list(kind = levels_kind(x), chain = chain, used = used))
+    if (is.factor(x)) return(part(levels(x), levels(droplevels(x))))
+    if (is.character(x)) part(character(), unique(x[!is.na(x)]))
   })
-  declared <- vapply(frame, nlevels, 1L)
-  strings <- allgather_strings(comm, as.character(unlist(mine)))
-  counts <- unname(c(lengths(mine), declared))
-  counts <- matrix(ring_allgather(comm, counts), ncol = length(strings))
-  merged <- agree(comm, if (ring_rank(comm) == 0) levels_merge(strings, counts, names(frame)))
-  sizes <- ring_broadcast(comm, if (is.null(merged)) integer(length(mine)) else lengths(merged))
+}
+
+# The parts of one variable in two blocks of rows.
+levels_join <- function(parts, more) {
+  for (part in more) {
+    same <- Position(function(x) identical(x[1:2], part[1:2]), parts)
+    if (is.na(same)) parts <- c(parts, list(part))
+    else parts[[same]]$used <- union(parts[[same]]$used, part$used)
+  }
+  parts
+}
+
+# For each variable that has levels on any rank: the levels that any rank uses, and whether they are
+# ordered. `parts` is from levels_parts().
+levels_agree <- function(comm, parts) {
+  strings <- allgather_strings(comm, levels_encode(parts))
+  merged <- agree(comm, if (ring_rank(comm) == 0) levels_merge(strings, names(parts)))
+  sizes <- ring_broadcast(comm, if (is.null(merged)) integer(length(parts)) else lengths(merged))
   texts <- broadcast_strings(comm, as.character(unlist(merged)))
   texts <- split(texts, factor(rep(seq_along(sizes), sizes), seq_along(sizes)))
-  names(texts) <- names(frame)
+  names(texts) <- names(parts)
   lapply(texts[sizes > 0L], function(text) {
     list(levels = text[-1L], ordered = text[[1L]] == "ordered")
   })
 }
 
-# Merges the levels of each variable. `strings` has the strings of each rank. A column of `counts`
-# has, for each variable, the number of strings of the rank and the number of levels that its factor
-# declares. Returns for each variable the kind, then the levels.
-levels_merge <- function(strings, counts, names) {
-  variables <- nrow(counts) / 2
-  lapply(seq_len(variables), function(variable) {
-    parts <- lapply(seq_along(strings), function(rank) {
-      before <- sum(counts[seq_len(variable - 1L), rank])
-      words <- strings[[rank]][before + seq_len(counts[variable, rank])]
-      chain <- seq_len(counts[variables + variable, rank])
-      list(kind = words[1L], chain = words[1L + chain], used = words[-c(1L, 1L + chain)])
+# Strings: for each variable the number of its parts; for each part two lengths, and its elements.
+levels_encode <- function(parts) {
+  as.character(unlist(lapply(parts, function(parts) {
+    c(length(parts), lapply(parts, function(part) {
+      c(length(part$chain), length(part$used), part$kind, part$chain, part$used)
+    }))
+  })))
+}
+
+levels_decode <- function(strings) {
+  place <- 0L
+  take <- function(count) {
+    place <<- place + count
+    strings[place - count + seq_len(count)]
+  }
+  parts <- list()
+  while (place < length(strings)) {
+    count <- as.integer(take(1L))
+    parts[[length(parts) + 1L]] <- lapply(seq_len(count), function(i) {
+      sizes <- as.integer(take(2L))
+      list(kind = take(1L), chain = take(sizes[[1L]]), used = take(sizes[[2L]]))
     })
-    parts <- parts[counts[variable, ] > 0]
+  }
+  parts
+}
+
+# Merges the levels of each variable. `strings` has the strings of each rank. Returns for each
+# variable the kind, then the levels.
+levels_merge <- function(strings, names) {
+  parts <- lapply(strings, levels_decode)
+  if (any(lengths(parts) != length(names))) {
+    stop("the ranks have different numbers of variables: pass the same formula on all ranks",
+         call. = FALSE)
+  }
+  lapply(seq_along(names), function(variable) {
+    parts <- unlist(lapply(parts, `[[`, variable), recursive = FALSE)
     if (length(parts) == 0L) return(character())
     levels_of_variable(names[[variable]], parts)
   })

@@ -18,10 +18,19 @@ rows_frame <- function(call, env) {
 }
 
 # The rows of a model that is fitted by `call`, such as ring_glm(comm, formula, data), in `env`.
-rows_of_call <- function(comm, call, env, data, contrasts = NULL) {
+# `chunked` is whether `data` may be a function: see model-chunks.R.
+rows_of_call <- function(comm, call, env, data, contrasts = NULL, chunked = FALSE) {
+  chunks <- chunks_agree(comm, data)
+  if (chunks && !chunked) {
+    ring_stop("INVALID", call = NULL, paste0(
+      "`data` is a function, and ", as.character(call[[1L]]), "() needs all rows: pass a data ",
+      "frame, or fit ring_glm() or ring_lm(), which take chunks"
+    ))
+  }
   wanted <- c("formula", "data", "subset", "weights", "na.action", "offset")
   frame <- call[c(1L, match(wanted, names(call), 0L))]
   frame[[1L]] <- quote(stats::model.frame)
+  if (chunks) return(chunks_of_call(comm, frame, env, data, contrasts))
   frame$formula <- reduce_terms(comm, agree(comm, eval(call$formula, env)), data)
   frame <- agree(comm, rows_frame(frame, env))
   rows_of_model(comm, frame, data, contrasts, as.list(call)[c("offset", "weights", "subset")])
@@ -40,30 +49,47 @@ rows_failed_term <- function(formula, data) {
   }
 }
 
-# Returns x, y, weights and offset of this rank, and what is the same on all ranks: the terms,
-# levels, contrasts, and the number of rows that were omitted because of missing values. `data` and
+# Returns x, y, weights and offset of this rank, and what rows_shared() returns. `data` and
 # `further`: see source_of().
 rows_of_model <- function(comm, frame, data, contrasts = NULL, further = list()) {
+  source <- agree(comm, rows_check(frame, attr(frame, "terms"), data, further))
+  counts <- c(nrow(frame), length(attr(frame, "na.action")))
+  shared <- rows_shared(comm, frame, levels_parts(frame), source, counts, contrasts)
+  part <- rows_part(shared$frame, shared$x)
+  c(part, shared$rows, list(parts = parts_held(part)))
+}
+
+# The rows of a model frame that has all levels.
+rows_part <- function(frame, x) {
+  list(x = x, y = stats::model.response(frame, "any"), weights = stats::model.weights(frame),
+       offset = stats::model.offset(frame))
+}
+
+# Agrees on what is the same on all ranks: the terms, levels, contrasts and columns, and the number
+# of rows that were omitted because of missing values. `parts` is from levels_parts(). `counts` has
+# the rows of this rank, and the omitted ones. Returns the frame with these levels and its columns.
+rows_shared <- function(comm, frame, parts, source, counts, contrasts) {
   terms <- attr(frame, "terms")
-  source <- agree(comm, rows_check(frame, terms, data, further))
-  counts <- ring_allreduce(comm, as.double(c(nrow(frame), length(attr(frame, "na.action")))))
+  counts <- ring_allreduce(comm, as.double(counts))
   if (counts[[1L]] == 0) {
     ring_stop("INVALID", "there are no rows without missing values on any rank", call = NULL)
   }
-  agreed <- levels_agree(comm, frame)
+  agreed <- levels_agree(comm, parts)
   levels <- lapply(agreed, `[[`, "levels")
   response <- names(frame)[attr(terms, "response")]
   special <- names(frame)[unlist(attr(terms, "specials"))]
   frame <- agree(comm, levels_set(frame, agreed))
   x <- rows_matrix(comm, frame, rows_covariates(terms), contrasts)
   environment(terms) <- source_scope(comm, source)
-  list(
-    x = x, y = stats::model.response(frame, "any"), response = response,
-    weights = stats::model.weights(frame), offset = stats::model.offset(frame), terms = terms,
+  rows <- list(
+    response = response, terms = terms,
     levels = levels[setdiff(names(levels), c(response, special))], contrasts = attr(x, "contrasts"),
-    response_levels = levels[[response]], omitted = counts[[2L]],
-    special = frame[special]
+    assign = attr(x, "assign"), columns = colnames(x), response_levels = levels[[response]],
+    omitted = counts[[2L]], special = frame[special],
+    has_offset = !is.null(stats::model.offset(frame)),
+    has_weights = !is.null(stats::model.weights(frame))
   )
+  list(rows = rows, frame = frame, x = x, agreed = agreed)
 }
 
 rows_check <- function(frame, terms, data, further) {

@@ -4,17 +4,20 @@
 # all ranks call them, where the model was fitted.
 
 # The rows of the model on this rank, in the form of glm_rows(), and the communicator.
-glm_session <- function(object, what) {
-  rows <- session_rows(object, what)
+glm_session <- function(object, what, chunked = FALSE) {
+  rows <- session_rows(object, what, chunked)
   c(glm_rows(rows$comm, rows, object$family), list(comm = rows$comm))
 }
 
 # Fits some columns of the model.
-glm_refit <- function(object, rows, columns, etastart = NULL) {
-  rows$etastart <- etastart
-  rows$x <- rows$x[, columns, drop = FALSE]
-  if (ncol(rows$x) == 0L) return(glm_empty(rows$comm, rows, object$family))
-  glm_iterate(rows$comm, rows, rows$x, NULL, object$family, object$control)
+glm_refit <- function(object, rows, columns) {
+  rows$columns <- rows$columns[columns]
+  rows$parts <- parts_map(rows$parts, function(part) {
+    part$x <- part$x[, columns, drop = FALSE]
+    part
+  })
+  if (length(rows$columns) == 0L) return(glm_empty(rows$comm, rows, object$family))
+  glm_iterate(rows$comm, rows, NULL, object$family, object$control)
 }
 
 #' @export
@@ -22,7 +25,7 @@ anova.ring_glm <- function(object, ..., dispersion = NULL, test = NULL) {
   others <- Filter(function(x) inherits(x, "ring_glm"), list(...))
   if (length(others) > 0L) return(glm_compare(c(list(object), others), dispersion, test))
   if (is.null(dispersion)) dispersion <- object$dispersion
-  rows <- glm_session(object, "anova()")
+  rows <- glm_session(object, "anova()", chunked = TRUE)
   labels <- attr(object$terms, "term.labels")
   fits <- lapply(seq_along(labels) - 1L, function(term) {
     if (term == 0L) return(c(object$df.null, object$null.deviance))
@@ -100,11 +103,11 @@ extractAIC.ring_glm <- function(fit, scale = 0, k = 2, ...) {
 # The state of the rows of this rank at the coefficients.
 glm_here <- function(object, what) {
   rows <- glm_session(object, what)
-  beta <- ifelse(is.na(object$coefficients), 0, object$coefficients)
-  rows$state <- glm_state(rows, rows$x, beta, object$family)
+  part <- rows$parts$held
   # The start of the last step of least squares, as in glm().
-  rows$before <- glm_begin(rows, rows$x, object$previous, object$family)
-  rows
+  before <- glm_state(part, object$previous, object$family)
+  c(part, list(state = glm_state(part, object$coefficients, object$family), before = before,
+               comm = rows$comm))
 }
 
 #' @export
@@ -166,15 +169,18 @@ glm_profile <- function(i, object, rows, limit, del, maxsteps) {
   error <- sqrt(diag(object$covariance)[[names(best)[[i]]]] * object$dispersion)
   value <- best[[i]]
   root <- 0
-  offset <- rows$offset
+  part <- rows$parts$held
+  fixed <- part
   for (sign in c(-1, 1)) {
-    eta <- drop(rows$x %*% best) + offset
+    fixed$etastart <- drop(part$x %*% best) + part$offset
     last <- 0
     for (step in seq_len(maxsteps - 1L)) {
       at <- best[[i]] + sign * step * del * error
-      rows$offset <- offset + rows$x[, i] * at
-      fit <- glm_refit(object, rows, rest, eta)
-      eta <- fit$state$eta
+      fixed$offset <- part$offset + part$x[, i] * at
+      rows$parts <- parts_held(fixed)
+      fit <- glm_refit(object, rows, rest)
+      beta <- fit$coefficients
+      fixed$etastart <- drop(part$x[, rest, drop = FALSE] %*% beta) + fixed$offset
       gain <- (fit$deviance - object$deviance) / object$dispersion
       if (gain < -1e-3) {
         stop("profiling has found a better solution, so original fit had not converged",

@@ -16,7 +16,8 @@
 #'   rows of the table, on the ranks of [ring_apply()].
 #' @param formula,family,data,weights,subset,na.action,start,offset,contrasts As for [stats::glm()].
 #'   `data`, `weights`, `subset` and `offset` are those of the rows of this rank, which may be none.
-#'   All other arguments must be the same on all ranks.
+#'   All other arguments must be the same on all ranks. `data` may be a function that returns the
+#'   rows in chunks, on all ranks: see [ring_chunks()] and *Chunks*.
 #' @param control As for [stats::glm()]: a list of arguments of [stats::glm.control()], the same on
 #'   all ranks.
 #' @param ... Arguments of [ring_apply()], such as `num_proc`, if `comm` is a Spark table.
@@ -49,6 +50,15 @@
 #' such a term by computing it for parts of a sample of the rows. The remedy is to compute the
 #' values that the term needs on all ranks first, such as a mean by [ring_allreduce()]. A constant
 #' in a term must be the same on all ranks.
+#' @section Chunks:
+#' With a function as `data`, a rank holds one chunk of its rows at a time. `ring_glm()` reads all
+#' chunks once to find levels, once in each iteration, and three times more; `ring_lm()` reads them
+#' three times. Variables of the formula, `weights`, `subset` and `offset` are columns of the
+#' chunks, or constants. While constants of `poly(x, 2)` and the like are computed, a rank holds the
+#' numbers `x` of all its rows. The model has no quantiles of residuals. Methods that return a value
+#' for each row, such as `residuals()`, need all rows, and are errors; so are profiles. The ranks of
+#' a Spark table read their rows in batches, which are chunks; with `rows = "all"` they hold all
+#' rows.
 #' @section Spark tables:
 #' With a Spark table in place of `comm`, the driver fits the model by [ring_apply()], and gets one
 #' model. `weights`, `subset` and `offset` may name columns. `predict(fit, tbl)` returns a lazy
@@ -89,7 +99,7 @@ ring_glm <- function(comm, formula, family = stats::gaussian(), data, weights, s
   env <- parent.frame()
   family <- agree(comm, glm_family(family, env))
   control <- agree(comm, do.call(stats::glm.control, control))
-  rows <- rows_of_call(comm, call, env, if (!missing(data)) data, contrasts)
+  rows <- rows_of_call(comm, call, env, if (!missing(data)) data, contrasts, chunked = TRUE)
   glm_check_settings(comm, rows, family, control, start)
   fit <- glm_fit(comm, glm_rows(comm, rows, family), start, family, control)
   fit <- c(fit, list(family = glm_small_family(family), control = control))
@@ -115,24 +125,28 @@ glm_check_settings <- function(comm, rows, family, control, start) {
   model_check_settings(comm, list(
     response = rows$response, family = c(family$family, family$link, family$varfun),
     control = unlist(control), start = start, contrasts = rows$contrasts,
-    offset = if (is.null(rows$offset)) "none" else "one"
+    offset = if (rows$has_offset) "one" else "none"
   ))
 }
 
-# The rows of this rank in the form that the family needs: y as numbers, weights and starting means.
+# The rows of this rank in the form that the family needs.
 glm_rows <- function(comm, rows, family) {
-  count <- nrow(rows$x)
-  absent <- function(x, default) if (is.null(x)) rep(default, count) else as.double(x)
-  prior <- absent(rows$weights, 1)
-  ready <- agree(comm, {
-    if (any(prior < 0)) stop("negative weights not allowed", call. = FALSE)
-    glm_initialise(rows$y, prior, family)
-  })
   list(
-    x = rows$x, y = ready$y, n = ready$n, weights = ready$weights, means = ready$mustart,
-    offset = absent(rows$offset, 0), has_offset = !is.null(rows$offset),
-    intercept = attr(rows$terms, "intercept") > 0L, count = count
+    parts = agree(comm, parts_map(rows$parts, function(part) glm_part(part, family))),
+    columns = rows$columns, has_offset = rows$has_offset,
+    intercept = attr(rows$terms, "intercept") > 0L
   )
+}
+
+# The rows of a part: y as numbers, weights, starting means and offsets.
+glm_part <- function(part, family) {
+  count <- nrow(part$x)
+  absent <- function(x, default) if (is.null(x)) rep(default, count) else as.double(x)
+  prior <- absent(part$weights, 1)
+  if (any(prior < 0)) stop("negative weights not allowed", call. = FALSE)
+  ready <- glm_initialise(part$y, prior, family)
+  list(x = part$x, y = ready$y, n = ready$n, weights = ready$weights, means = ready$mustart,
+       offset = absent(part$offset, 0), count = count)
 }
 
 # Evaluates the family's own expression, which reads and sets these variables.
@@ -151,120 +165,127 @@ glm_initialise <- function(y, weights, family) {
 # ---- Fitting ------------------------------------------------------------------------------------
 
 glm_fit <- function(comm, rows, start, family, control) {
-  fit <- if (ncol(rows$x) > 0L) glm_iterate(comm, rows, rows$x, start, family, control)
+  fit <- if (length(rows$columns) > 0L) glm_iterate(comm, rows, start, family, control)
          else glm_empty(comm, rows, family)
   sums <- glm_sums(comm, rows, fit, family)
-  null <- glm_null_deviance(comm, rows, sums, family, control)
+  rest <- glm_rest(comm, rows, fit, sums, family, control)
   if (!fit$converged) warning("ring_glm did not converge: see `control`", call. = FALSE)
   if (fit$boundary) warning("ring_glm stopped at the boundary of valid values", call. = FALSE)
-  if (sums[["extreme"]] > 0) {
+  if (sums$extreme > 0) {
     what <- if (family$family == "poisson") "rates numerically 0" else
       "probabilities numerically 0 or 1"
     warning("ring_glm: fitted ", what, " occurred", call. = FALSE)
   }
-  residual <- sums[["ok"]] - fit$rank
+  residual <- sums$ok - fit$rank
   list(
     coefficients = fit$coefficients, rank = fit$rank, covariance = fit$covariance,
     previous = fit$previous, pivot = fit$pivot, effects = fit$effects, root = fit$root,
-    means = sums$means,
-    quantiles = glm_quantiles(comm, rows, fit$state$mu, family),
-    dispersion = if (glm_known(family)) 1 else
-      if (residual > 0) sums[["pearson"]] / residual else NaN,
-    deviance = fit$deviance, null.deviance = null,
-    aic = glm_aic(comm, rows, fit, sums, family) + 2 * fit$rank,
-    df.residual = as.integer(residual), df.null = as.integer(sums[["ok"]] - rows$intercept),
+    means = sums$means, quantiles = glm_quantiles(comm, rows, fit, family),
+    dispersion = if (glm_known(family)) 1 else if (residual > 0) sums$pearson / residual else NaN,
+    deviance = fit$deviance, null.deviance = rest[[1L]], aic = rest[[2L]] + 2 * fit$rank,
+    df.residual = as.integer(residual), df.null = as.integer(sums$ok - rows$intercept),
     iter = fit$iterations, converged = fit$converged, boundary = fit$boundary,
-    nobs = as.integer(sums[["ok"]])
+    nobs = as.integer(sums$ok)
   )
 }
 
 # The fit of a model without columns.
 glm_empty <- function(comm, rows, family) {
-  state <- agree(comm, glm_state(rows, rows$x, double(), family))
   list(
-    coefficients = double(), state = state, solved_at = state,
-    deviance = glm_deviance(comm, rows, state, family), iterations = 0L, converged = TRUE,
+    coefficients = double(), previous = double(),
+    deviance = glm_look(comm, rows, double(), family)$deviance, iterations = 0L, converged = TRUE,
     boundary = FALSE, rank = 0L, covariance = matrix(0, 0L, 0L), pivot = integer(),
     effects = double(), root = matrix(0, 0L, 0L)
   )
 }
 
-# Fits the columns `x` by iteration. The state has eta and mu of the rows of this rank.
-glm_iterate <- function(comm, rows, x, start, family, control) {
-  state <- agree(comm, glm_begin(rows, x, start, family))
-  previous <- glm_deviance(comm, rows, state, family)
+# Fits the columns of the rows by iteration.
+glm_iterate <- function(comm, rows, start, family, control) {
+  if (!is.null(start) && length(start) != length(rows$columns)) {
+    ring_stop("INVALID", call = NULL, paste0("`start` must have ", length(rows$columns),
+                                             " values, one for each coefficient"))
+  }
+  look <- glm_look(comm, rows, start, family)
   coefficients <- if (!is.null(start)) as.double(start)
   converged <- boundary <- FALSE
   for (iteration in seq_len(control$maxit)) {
-    solved <- glm_solve(comm, rows, x, state, family, min(1e-7, control$epsilon / 1000))
+    solved <- glm_solve(comm, rows, look, min(1e-7, control$epsilon / 1000))
     before <- coefficients
-    solved_at <- state
+    previous <- look$deviance
     coefficients <- solved$coefficients
-    state <- glm_state(rows, x, coefficients, family)
-    deviance <- glm_deviance(comm, rows, state, family)
-    if (!is.finite(deviance)) {
-      halved <- glm_halve(comm, rows, x, coefficients, before, family, control)
+    look <- glm_look(comm, rows, coefficients, family)
+    if (!is.finite(look$deviance)) {
+      halved <- glm_halve(comm, rows, coefficients, before, family, control)
       coefficients <- halved$coefficients
-      state <- halved$state
-      deviance <- halved$deviance
+      look <- halved$look
       boundary <- TRUE
     }
-    converged <- abs(deviance - previous) / (abs(deviance) + 0.1) < control$epsilon
+    converged <- abs(look$deviance - previous) / (abs(look$deviance) + 0.1) < control$epsilon
     if (control$trace && ring_rank(comm) == 0) {
-      message("ring_glm: deviance ", format(deviance), " in iteration ", iteration)
+      message("ring_glm: deviance ", format(look$deviance), " in iteration ", iteration)
     }
     if (converged) break
-    previous <- deviance
   }
-  names(coefficients) <- colnames(x)
+  names(coefficients) <- rows$columns
   coefficients[solved$aliased] <- NA
-  c(list(coefficients = coefficients, previous = before, state = state, solved_at = solved_at,
-         deviance = deviance, iterations = iteration, converged = converged, boundary = boundary),
+  c(list(coefficients = coefficients, previous = before, deviance = look$deviance,
+         iterations = iteration, converged = converged, boundary = boundary),
     solved[c("rank", "covariance", "pivot", "effects", "root")])
 }
 
-glm_begin <- function(rows, x, start, family) {
-  if (!is.null(start) && length(start) != ncol(x)) {
-    stop("`start` must have ", ncol(x), " values, one for each coefficient", call. = FALSE)
+# The linear predictors and means of a part at these coefficients, where aliased ones are NA or 0;
+# at the start of the family without coefficients.
+glm_state <- function(part, coefficients, family) {
+  if (part$count == 0L) return(list(eta = double(), mu = double(), valid = TRUE))
+  if (is.null(coefficients)) {
+    eta <- if (is.null(part$etastart)) family$linkfun(part$means) else part$etastart
+    return(list(eta = eta, mu = family$linkinv(eta), valid = TRUE))
   }
-  if (!is.null(start)) return(glm_state(rows, x, start, family))
-  if (!is.null(rows$etastart)) {
-    return(list(eta = rows$etastart, mu = family$linkinv(rows$etastart), valid = TRUE))
-  }
-  if (rows$count == 0L) return(list(eta = double(), mu = double(), valid = TRUE))
-  eta <- family$linkfun(rows$means)
-  list(eta = eta, mu = family$linkinv(eta), valid = TRUE)
-}
-
-glm_state <- function(rows, x, coefficients, family) {
-  if (rows$count == 0L) return(list(eta = double(), mu = double(), valid = TRUE))
-  eta <- drop(x %*% coefficients) + rows$offset
+  coefficients[is.na(coefficients)] <- 0
+  eta <- drop(part$x %*% coefficients) + part$offset
   mu <- family$linkinv(eta)
   holds <- function(check, x) is.null(check) || isTRUE(check(x))
   list(eta = eta, mu = mu, valid = holds(family$valideta, eta) && holds(family$validmu, mu))
 }
 
-# The deviance of all ranks; not finite if the coefficients lead to invalid values on any rank.
-glm_deviance <- function(comm, rows, state, family) {
-  agree_total(comm, empty = 0, attempt({
-    if (!state$valid) Inf
-    else if (rows$count == 0L) 0
-    else sum(family$dev.resids(rows$y, state$mu, rows$weights))
-  }))
+# Visits all rows: the deviance of all ranks, and a function that returns this rank's rows of the
+# next step of least squares, or R of them. The deviance is not finite if the coefficients lead to
+# invalid values on any rank. Rows in chunks are decomposed at once, so a step visits them once.
+glm_look <- function(comm, rows, coefficients, family) {
+  held <- !is.null(rows$parts$held)
+  step <- list(value = NULL)
+  deviance <- agree_total(comm, empty = 0, attempt(parts_sum(rows$parts, 0, function(part) {
+    state <- glm_state(part, coefficients, family)
+    working <- function() glm_working(part, state, family)
+    if (held) step <<- working
+    else if (state$valid && is.null(step$error)) {
+      step <<- attempt(tsqr_triangle(rbind(step$value, working())))
+    }
+    glm_deviance(part, state, family)
+  })))
+  none <- matrix(0, 0L, length(rows$columns) + 1L)
+  list(deviance = deviance, rows = if (held) step else function() {
+    if (!is.null(step$error)) stop(step$error)
+    if (is.null(step$value)) none else step$value
+  })
+}
+
+# The deviance of a part.
+glm_deviance <- function(part, state, family) {
+  if (!state$valid) Inf
+  else if (part$count == 0L) 0
+  else sum(family$dev.resids(part$y, state$mu, part$weights))
 }
 
 # Halves the step from the coefficients `before`, until the deviance is finite.
-glm_halve <- function(comm, rows, x, coefficients, before, family, control) {
+glm_halve <- function(comm, rows, coefficients, before, family, control) {
   if (is.null(before)) {
     ring_stop("INVALID", "no valid set of coefficients has been found: give `start`", call = NULL)
   }
   for (i in seq_len(control$maxit)) {
     coefficients <- (coefficients + before) / 2
-    state <- glm_state(rows, x, coefficients, family)
-    deviance <- glm_deviance(comm, rows, state, family)
-    if (is.finite(deviance)) {
-      return(list(coefficients = coefficients, state = state, deviance = deviance))
-    }
+    look <- glm_look(comm, rows, coefficients, family)
+    if (is.finite(look$deviance)) return(list(coefficients = coefficients, look = look))
   }
   ring_stop("INVALID", "no step is small enough to be valid: give another `start`", call = NULL)
 }
@@ -272,13 +293,13 @@ glm_halve <- function(comm, rows, x, coefficients, before, family, control) {
 # ---- One step -----------------------------------------------------------------------------------
 
 # Weighted least squares on all ranks. Aliased coefficients are 0.
-glm_solve <- function(comm, rows, x, state, family, tolerance) {
-  triangle <- tsqr(comm, agree(comm, glm_working(rows, x, state, family)))
+glm_solve <- function(comm, rows, look, tolerance) {
+  triangle <- tsqr(comm, agree(comm, look$rows()))
   solved <- lead(comm, c("rank", "coefficients", "pivot", "unscaled", "effects", "root"),
                  tsqr_solve(triangle, tolerance))
   kept <- solved$pivot[seq_len(solved$rank)]
   covariance <- solved$unscaled
-  dimnames(covariance) <- list(colnames(x)[kept], colnames(x)[kept])
+  dimnames(covariance) <- list(rows$columns[kept], rows$columns[kept])
   order <- order(kept)
   aliased <- is.na(solved$coefficients)
   coefficients <- ifelse(aliased, 0, solved$coefficients)
@@ -287,50 +308,55 @@ glm_solve <- function(comm, rows, x, state, family, tolerance) {
        effects = solved$effects, root = solved$root)
 }
 
-# This rank's weighted columns and working response, side by side.
-glm_working <- function(rows, x, state, family) {
-  if (rows$count == 0L) return(matrix(0, 0L, ncol(x) + 1L))
-  weights <- glm_weights(rows, state, family)
+# The weighted columns and working response of a part, side by side.
+glm_working <- function(part, state, family) {
+  if (part$count == 0L) return(matrix(0, 0L, ncol(part$x) + 1L))
+  weights <- glm_weights(part, state, family)
   good <- weights > 0
   slope <- family$mu.eta(state$eta[good])
-  response <- (state$eta - rows$offset)[good] + (rows$y - state$mu)[good] / slope
-  cbind(x[good, , drop = FALSE], response) * sqrt(weights[good])
+  response <- (state$eta - part$offset)[good] + (part$y - state$mu)[good] / slope
+  cbind(part$x[good, , drop = FALSE], response) * sqrt(weights[good])
 }
 
 # The working weights; 0 for a row that does not count.
-glm_weights <- function(rows, state, family) {
-  counts <- rows$weights > 0
+glm_weights <- function(part, state, family) {
+  counts <- part$weights > 0
   variance <- family$variance(state$mu)
   slope <- family$mu.eta(state$eta)
   if (anyNA(variance[counts])) stop("the variance of a mean is NA", call. = FALSE)
   if (any(variance[counts] == 0)) stop("the variance of a mean is 0", call. = FALSE)
   if (anyNA(slope[counts])) stop("the slope of the link is NA", call. = FALSE)
-  ifelse(counts & slope != 0, rows$weights * slope^2 / variance, 0)
+  ifelse(counts & slope != 0, part$weights * slope^2 / variance, 0)
 }
 
 # ---- Summary ------------------------------------------------------------------------------------
 
 # Sums over all ranks: rows with a weight, weights, Pearson's statistic, weighted y for the mean of
-# the null model, and fitted means at a boundary.
+# the null model, and fitted means at a boundary. Also the means of the columns.
 glm_sums <- function(comm, rows, fit, family) {
-  sums <- agree(comm, {
-    c(
-      ok = sum(rows$weights != 0), weights = sum(rows$weights),
-      pearson = glm_pearson(rows, fit, family), weighted = sum(rows$weights * rows$y),
-      extreme = glm_extreme(fit$state$mu, family$family)
-    )
-  })
-  sums <- as.list(ring_allreduce(comm, sums))
-  means <- ring_allreduce(comm, unname(c(rows$count, colSums(rows$x))))
-  c(sums, list(means = means[-1L] / means[[1L]]))
+  names <- c("ok", "weights", "pearson", "weighted", "extreme")
+  empty <- double(length(names) + 1L + length(rows$columns))
+  sums <- agree(comm, parts_sum(rows$parts, empty, function(part) {
+    state <- glm_state(part, fit$coefficients, family)
+    c(sum(part$weights != 0), sum(part$weights), glm_pearson(part, state, fit$previous, family),
+      sum(part$weights * part$y), glm_extreme(state$mu, family$family),
+      part$count, unname(colSums(part$x)))
+  }))
+  sums <- ring_allreduce(comm, sums)
+  found <- as.list(stats::setNames(sums[seq_along(names)], names))
+  sums <- sums[-seq_along(names)]
+  c(found, list(means = sums[-1L] / sums[[1L]]))
 }
 
-# Quantiles of the deviance residuals of all ranks.
-glm_quantiles <- function(comm, rows, mu, family) {
-  used <- which(rows$weights > 0)
+# Quantiles of the deviance residuals of all ranks; none if rows are in chunks.
+glm_quantiles <- function(comm, rows, fit, family) {
+  part <- rows$parts$held
+  if (is.null(part)) return(double())
+  mu <- glm_state(part, fit$coefficients, family)$mu
+  used <- which(part$weights > 0)
   residuals <- if (length(used) > 0L) {
-    squares <- family$dev.resids(rows$y[used], mu[used], rows$weights[used])
-    ifelse(rows$y[used] > mu[used], 1, -1) * sqrt(pmax(squares, 0))
+    squares <- family$dev.resids(part$y[used], mu[used], part$weights[used])
+    ifelse(part$y[used] > mu[used], 1, -1) * sqrt(pmax(squares, 0))
   }
   unname(ring_quantile(comm, as.double(residuals)))
 }
@@ -341,54 +367,60 @@ glm_extreme <- function(mu, family) {
   switch(family, binomial = sum(mu > 1 - least | mu < least), poisson = sum(mu < least), 0)
 }
 
-# Pearson's statistic of the rows of this rank, with the weights of the last step, as in
-# summary.glm().
-glm_pearson <- function(rows, fit, family) {
-  if (rows$count == 0L) return(0)
-  weights <- glm_weights(rows, fit$solved_at, family)
-  residuals <- (rows$y - fit$state$mu) / family$mu.eta(fit$state$eta)
+# Pearson's statistic of a part, with the weights of the last step, as in summary.glm(): it was made
+# at the coefficients `previous`.
+glm_pearson <- function(part, state, previous, family) {
+  if (part$count == 0L) return(0)
+  weights <- glm_weights(part, glm_state(part, previous, family), family)
+  residuals <- (part$y - state$mu) / family$mu.eta(state$eta)
   sum((weights * residuals^2)[weights > 0])
 }
 
-# The deviance of the model with only an intercept, or of the empty model. With an offset and an
-# intercept it needs a fit.
-glm_null_deviance <- function(comm, rows, sums, family, control) {
-  if (rows$intercept && rows$has_offset) {
-    ones <- matrix(1, rows$count, 1L, dimnames = list(NULL, "(Intercept)"))
-    return(glm_iterate(comm, rows, ones, NULL, family, control)$deviance)
-  }
-  mean <- sums[["weighted"]] / sums[["weights"]]
-  means <- agree(comm, {
-    if (rows$intercept) rep(mean, rows$count)
-    else if (rows$count > 0L) family$linkinv(rows$offset)
-  })
-  glm_deviance(comm, rows, list(mu = means, valid = TRUE), family)
+# The deviance of the null model, and AIC without the penalty.
+glm_rest <- function(comm, rows, fit, sums, family, control) {
+  mean <- sums$weighted / sums$weights
+  own <- attempt(parts_sum(rows$parts, c(0, 0), function(part) {
+    mu <- if (rows$intercept) rep(mean, part$count)
+          else if (part$count > 0L) family$linkinv(part$offset)
+    c(glm_deviance(part, list(mu = mu, valid = TRUE), family),
+      glm_aic_part(part, glm_state(part, fit$coefficients, family)$mu, fit$deviance, sums, family))
+  }))
+  found <- agree_total(comm, own, c(0, 0))
+  if (rows$intercept && rows$has_offset) found[[1L]] <- glm_null(comm, rows, family, control)
+  c(found[[1L]], found[[2L]] + glm_aic(fit$deviance, sums, family))
 }
 
-# AIC without the penalty. Families compute it from all rows. Some families of stats need sums over
-# all ranks first. The AIC of any other family is assumed to be a sum over the rows.
-glm_aic <- function(comm, rows, fit, sums, family) {
-  count <- sums[["ok"]]
-  deviance <- fit$deviance
-  used <- rows$weights > 0
-  of_rows <- function(f) {
-    part <- attempt(if (any(used)) f(rows$y[used], fit$state$mu[used], rows$weights[used]) else 0)
-    agree_total(comm, part, 0)
-  }
+# The deviance of the model with only an intercept. With an offset it needs a fit.
+glm_null <- function(comm, rows, family, control) {
+  rows$columns <- "(Intercept)"
+  rows$parts <- parts_map(rows$parts, function(part) {
+    part$x <- matrix(1, part$count, 1L)
+    part
+  })
+  glm_iterate(comm, rows, NULL, family, control)$deviance
+}
+
+# AIC is the sum of glm_aic() and of glm_aic_part() of all parts. Some families of stats need sums
+# over all ranks. The AIC of any other family is assumed to be a sum over the rows.
+glm_aic <- function(deviance, sums, family) {
+  normal <- function(count) count * (log(2 * pi * deviance / count) + 1) + 2
+  switch(family$family, gaussian = normal(sums$ok), inverse.gaussian = normal(sums$weights),
+         Gamma = 2, 0)
+}
+
+glm_aic_part <- function(part, mu, deviance, sums, family) {
+  used <- part$weights > 0
+  if (!any(used)) return(0)
+  y <- part$y[used]
+  weights <- part$weights[used]
   switch(family$family,
-    gaussian = count * (log(2 * pi * deviance / count) + 1) + 2 -
-      of_rows(function(y, mu, weights) sum(log(weights))),
-    inverse.gaussian = sums[["weights"]] * (log(2 * pi * deviance / sums[["weights"]]) + 1) + 2 +
-      of_rows(function(y, mu, weights) 3 * sum(weights * log(y))),
+    gaussian = -sum(log(weights)),
+    inverse.gaussian = 3 * sum(weights * log(y)),
     Gamma = {
-      dispersion <- deviance / sums[["weights"]]
-      2 + of_rows(function(y, mu, weights) {
-        -2 * sum(weights * stats::dgamma(y, 1 / dispersion, scale = mu * dispersion, log = TRUE))
-      })
+      dispersion <- deviance / sums$weights
+      shape <- 1 / dispersion
+      -2 * sum(weights * stats::dgamma(y, shape, scale = mu[used] * dispersion, log = TRUE))
     },
-    agree_total(comm, empty = 0, attempt({
-      if (rows$count == 0L) 0
-      else as.double(family$aic(rows$y, rows$n, fit$state$mu, rows$weights, deviance))
-    }))
+    as.double(family$aic(part$y, part$n, mu, part$weights, deviance))
   )
 }

@@ -131,7 +131,7 @@ glmnet_response <- function(comm, y, family) {
   levels <- NULL
   if (family %in% c("binomial", "multinomial")) {
     if (is.logical(y)) y <- as.double(y)
-    levels <- levels_agree(comm, list(y = y))$y$levels
+    levels <- levels_agree(comm, levels_parts(list(y = y)))$y$levels
   }
   y <- agree(comm, {
     if (anyNA(y)) stop("`y` has missing values: leave out these rows", call. = FALSE)

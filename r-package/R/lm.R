@@ -24,7 +24,8 @@
 #' @inheritParams ring_glm
 #' @param formula,data,weights,subset,na.action,offset,contrasts As for [stats::lm()]. `data`,
 #'   `weights`, `subset` and `offset` are those of the rows of this rank, which may be none. The
-#'   response is one numeric vector.
+#'   response is one numeric vector. `data` may be a function that returns the rows in chunks, on
+#'   all ranks: see [ring_chunks()] and *Chunks*.
 #' @param ridge The penalty, one number from 0, the same on all ranks.
 #' @param tol The tolerance for columns that depend on columns before them, one number, as for
 #'   [stats::lm.fit()]. The same on all ranks.
@@ -40,6 +41,7 @@
 #'   values for the rows of the rank.
 #' @inheritSection ring_glm Levels
 #' @inheritSection ring_glm Terms
+#' @inheritSection ring_glm Chunks
 #' @inheritSection ring_glm Spark tables
 #' @inheritSection ring_glm Errors
 #' @references J. Demmel, L. Grigori, M. Hoemmen and J. Langou (2012). Communication-optimal
@@ -62,53 +64,68 @@ ring_lm <- function(comm, formula, data, weights, subset,
   check_no_dots(...)
   call <- match.call()
   env <- parent.frame()
-  rows <- rows_of_call(comm, call, env, if (!missing(data)) data, contrasts)
-  ready <- agree(comm, lm_rows(rows, ridge))
+  rows <- rows_of_call(comm, call, env, if (!missing(data)) data, contrasts, chunked = TRUE)
+  agree(comm, lm_check_ridge(ridge))
+  ready <- lm_rows(comm, rows)
   model_check_settings(comm, list(response = rows$response, ridge = ridge, tol = tol,
                                   contrasts = contrasts))
   model_make("ring_lm", rows, call, env, lm_fit(comm, ready, ridge, tol))
 }
 
+lm_check_ridge <- function(ridge) {
+  if (is_number(ridge) && ridge >= 0) return()
+  stop("`ridge` must be one number, 0 or more, not ", describe(ridge), call. = FALSE)
+}
+
 # The rows of this rank: weights and offsets are numbers.
-lm_rows <- function(rows, ridge) {
-  if (!is_number(ridge) || ridge < 0) {
-    stop("`ridge` must be one number, 0 or more, not ", describe(ridge), call. = FALSE)
-  }
-  count <- nrow(rows$x)
-  y <- rows$y
+lm_rows <- function(comm, rows) {
+  list(parts = agree(comm, parts_map(rows$parts, lm_part)), columns = rows$columns,
+       weighted = rows$has_weights, intercept = attr(rows$terms, "intercept") > 0L)
+}
+
+lm_part <- function(part) {
+  count <- nrow(part$x)
+  y <- part$y
   if (count > 0L && (!is.numeric(y) || length(dim(y)) > 1L)) {
     stop("the response must be one numeric vector, not ", describe(y), call. = FALSE)
   }
-  weights <- if (is.null(rows$weights)) rep(1, count) else as.double(rows$weights)
+  weights <- if (is.null(part$weights)) rep(1, count) else as.double(part$weights)
   if (any(weights < 0)) stop("negative weights not allowed", call. = FALSE)
-  list(
-    x = rows$x, y = as.double(y), weights = weights, weighted = !is.null(rows$weights),
-    offset = if (is.null(rows$offset)) rep(0, count) else as.double(rows$offset),
-    intercept = attr(rows$terms, "intercept") > 0L
-  )
+  list(x = part$x, y = as.double(y), weights = weights,
+       offset = if (is.null(part$offset)) rep(0, count) else as.double(part$offset))
+}
+
+# The weighted columns and response, side by side.
+lm_joined <- function(part) {
+  joined <- cbind(part$x, "(response)" = part$y - part$offset)
+  (joined * sqrt(part$weights))[part$weights > 0, , drop = FALSE]
+}
+
+lm_fitted <- function(part, coefficients) {
+  coefficients[is.na(coefficients)] <- 0
+  drop(part$x %*% coefficients) + part$offset
 }
 
 lm_fit <- function(comm, rows, ridge, tol) {
-  used <- rows$weights > 0
-  joined <- cbind(rows$x, "(response)" = rows$y - rows$offset)
-  triangle <- tsqr(comm, (joined * sqrt(rows$weights))[used, , drop = FALSE])
+  labels <- c(rows$columns, "(response)")
+  own <- agree(comm, parts_rows(rows$parts, lm_joined))
+  if (is.null(own)) own <- matrix(0, 0L, length(labels))
+  triangle <- tsqr(comm, own)
   solved <- lead(comm, c("rank", "coefficients", "pivot", "unscaled", "effects", "root",
                          "triangle", "freedom"), lm_solve(triangle, ridge, rows$intercept, tol))
-  names <- colnames(rows$x)
+  names <- rows$columns
   coefficients <- stats::setNames(solved$coefficients, names)
-  fitted <- drop(rows$x %*% ifelse(is.na(coefficients), 0, coefficients)) + rows$offset
-  sums <- lm_sums(comm, rows, fitted)
+  sums <- lm_sums(comm, rows, coefficients)
   kept <- solved$pivot[seq_len(solved$rank)]
   order <- order(kept)
   unscaled <- solved$unscaled[order, order, drop = FALSE]
   dimnames(unscaled) <- list(names[sort(kept)], names[sort(kept)])
-  dimnames(solved$triangle) <- list(NULL, colnames(joined))
-  residuals <- ((rows$y - fitted) * sqrt(rows$weights))[used]
+  dimnames(solved$triangle) <- list(NULL, labels)
   c(list(
     coefficients = coefficients, rank = as.integer(solved$rank), pivot = as.integer(solved$pivot),
     effects = solved$effects, root = solved$root, covariance = unscaled,
     triangle = solved$triangle, df.residual = sums$nobs - solved$freedom, ridge = ridge,
-    tol = tol, quantiles = drop(ring_quantile(comm, residuals)), weighted = rows$weighted,
+    tol = tol, quantiles = lm_quantiles(comm, rows, coefficients), weighted = rows$weighted,
     intercept = rows$intercept
   ), sums)
 }
@@ -146,20 +163,43 @@ lm_root <- function(covariance) {
   sweep(qr.R(decomposed)[, order(decomposed$pivot), drop = FALSE], 2L, scale, "/")
 }
 
+# Quantiles of the weighted residuals of all ranks; none if rows are in chunks.
+lm_quantiles <- function(comm, rows, coefficients) {
+  part <- rows$parts$held
+  if (is.null(part)) return(double())
+  residuals <- (part$y - lm_fitted(part, coefficients)) * sqrt(part$weights)
+  drop(ring_quantile(comm, residuals[part$weights > 0]))
+}
+
 # Sums over all ranks: rows with a weight, the residual sum of squares, and that of the model, which
-# is around the mean if there is an intercept.
-lm_sums <- function(comm, rows, fitted) {
-  used <- rows$weights > 0
-  weights <- rows$weights[used]
-  fitted <- fitted[used]
-  sums <- ring_allreduce(comm, c(
-    length(weights), sum(weights), sum(weights * fitted),
-    sum(weights * (rows$y[used] - fitted)^2), sum(log(weights))
-  ))
-  center <- if (rows$intercept) sums[[3L]] / sums[[2L]] else 0
-  squares <- sum(weights * (fitted - center)^2)
-  # Means are unweighted, as those by which predict.lm() centers terms.
-  second <- ring_allreduce(comm, c(squares, nrow(rows$x), unname(colSums(rows$x))))
-  list(nobs = as.integer(sums[[1L]]), deviance = sums[[4L]], model_squares = second[[1L]],
-       log_weights = sums[[5L]], means = second[-(1:2)] / second[[2L]])
+# is around the mean if there is an intercept. `means` are unweighted, as those by which
+# predict.lm() centers terms.
+lm_sums <- function(comm, rows, coefficients) {
+  spread <- c(weights = 0, mean = 0, squares = 0)
+  sums <- agree(comm, parts_sum(rows$parts, double(4L + length(rows$columns)), function(part) {
+    used <- part$weights > 0
+    weights <- part$weights[used]
+    fitted <- lm_fitted(part, coefficients)[used]
+    spread <<- lm_spread(spread, weights, fitted)
+    c(length(weights), sum(weights * (part$y[used] - fitted)^2), sum(log(weights)),
+      nrow(part$x), unname(colSums(part$x)))
+  }))
+  sums <- ring_allreduce(comm, c(sums, spread[[1L]], spread[[1L]] * spread[[2L]]))
+  total <- utils::tail(sums, 2L)
+  center <- if (rows$intercept) total[[2L]] / total[[1L]] else 0
+  squares <- ring_allreduce(comm, spread[[3L]] + spread[[1L]] * (spread[[2L]] - center)^2)
+  list(nobs = as.integer(sums[[1L]]), deviance = sums[[2L]], model_squares = squares,
+       log_weights = sums[[3L]], means = sums[4L + seq_along(rows$columns)] / sums[[4L]])
+}
+
+# The weight, the mean and the squares around the mean of values that come in parts (T. Chan, G.
+# Golub and R. LeVeque, 1983). Squares around 0 would lose digits.
+lm_spread <- function(spread, weights, values) {
+  weight <- sum(weights)
+  if (weight == 0) return(spread)
+  mean <- sum(weights * values) / weight
+  total <- spread[[1L]] + weight
+  gap <- mean - spread[[2L]]
+  squares <- sum(weights * (values - mean)^2) + spread[[1L]] * weight / total * gap^2
+  c(total, spread[[2L]] + gap * weight / total, spread[[3L]] + squares)
 }

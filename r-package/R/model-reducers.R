@@ -5,8 +5,9 @@
 # as predict() does in R: they are the `predvars` of the terms. So columns, and predictions of new
 # rows, are those of a fit to all rows.
 
-# The terms of the formula with the constants, or the formula if it has no such terms.
-reduce_terms <- function(comm, formula, data) {
+# The terms of the formula with the constants, or the formula if it has no such terms. With `read`
+# (see model-chunks.R) `data` is the first chunk of the rows.
+reduce_terms <- function(comm, formula, data, read = NULL) {
   terms <- if (inherits(formula, "terms")) formula
            else attempt(stats::terms(formula, data = data))$value
   variables <- as.list(attr(terms, "variables"))[-1L]
@@ -17,7 +18,7 @@ reduce_terms <- function(comm, formula, data) {
   if (length(names) == 0L) return(formula)
   variables[needs] <- lapply(variables[needs], function(call) {
     given <- reduce_given(comm, call, data, env)
-    x <- agree(comm, reduce_rows(call, data, env))
+    x <- agree(comm, reduce_rows(call, data, env, read))
     make <- reducers[[reduce_head(call)]]
     make(comm, call, x, given)
   })
@@ -104,11 +105,17 @@ reduce_check_given <- function(texts, names, call) {
   }
 }
 
-# The numbers of the first argument, on this rank.
-reduce_rows <- function(call, data, env) {
-  x <- eval(reduce_match(call)$x, data, env)
-  if (is.numeric(x)) return(x)
-  stop("`x` in ", deparse(call)[[1L]], " must be numbers, not ", describe(x), call. = FALSE)
+# The numbers of the first argument, on this rank: also those of all chunks, one vector.
+reduce_rows <- function(call, data, env, read) {
+  of <- function(data) {
+    x <- eval(reduce_match(call)$x, data, env)
+    if (is.numeric(x)) return(x + 0) # as doubles: other ranks may have no integers
+    stop("`x` in ", deparse(call)[[1L]], " must be numbers, not ", describe(x), call. = FALSE)
+  }
+  if (is.null(read)) return(of(data))
+  found <- list(of(data[0L, , drop = FALSE]))
+  chunks_each(read, function(chunk) found[[length(found) + 1L]] <<- of(chunk))
+  do.call(if (is.matrix(found[[1L]])) rbind else c, found)
 }
 
 # The call with these arguments in place of those named in `drop`.

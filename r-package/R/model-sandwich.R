@@ -43,9 +43,8 @@ vcovHC.ring_lm <- function(x, type = c("HC3", "const", "HC", "HC0", "HC1", "HC2"
   type <- match.arg(type)
   lm_no_ridge(x, "vcovHC()")
   session <- session_rows(x, "vcovHC()")
-  rows <- agree(session$comm, lm_rows(session, x$ridge))
-  beta <- ifelse(is.na(x$coefficients), 0, x$coefficients)
-  residuals <- rows$y - rows$offset - drop(rows$x %*% beta)
+  rows <- lm_rows(session$comm, session)$parts$held
+  residuals <- rows$y - lm_fitted(rows, x$coefficients)
   sandwich_of(session$comm, x, rows$x, rows$weights, residuals, type)
 }
 # nolint end

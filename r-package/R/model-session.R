@@ -27,8 +27,8 @@ session_refit <- function(object, formula, what) {
   eval(call, session$env)
 }
 
-# The rows of the model on this rank. All ranks call it.
-session_rows <- function(object, what) {
+# The rows of the model on this rank, which may be in chunks if `chunked`. All ranks call it.
+session_rows <- function(object, what, chunked = FALSE) {
   session <- session_of(object, what)
   comm <- eval(session$call$comm, session$env)
   if (!inherits(comm, "ring_comm")) {
@@ -36,7 +36,12 @@ session_rows <- function(object, what) {
          "call ", what, " there", call. = FALSE)
   }
   data <- if (!is.null(session$call$data)) eval(session$call$data, session$env)
-  rows <- rows_of_call(comm, session$call, session$env, data, object$contrasts)
+  if (is.function(data) && !chunked) {
+    ring_stop("INVALID", call = NULL, paste0(
+      what, " needs all rows, and the model was fitted to chunks: call predict() with a chunk"
+    ))
+  }
+  rows <- rows_of_call(comm, session$call, session$env, data, object$contrasts, chunked)
   c(rows, list(comm = comm))
 }
 
@@ -46,7 +51,7 @@ session_rows <- function(object, what) {
 model_make <- function(class, rows, call, env, fit) {
   structure(class = class, c(fit, list(
     call = scope_call(call), formula = stats::formula(rows$terms), terms = rows$terms,
-    xlevels = rows$levels, contrasts = rows$contrasts, assign = attr(rows$x, "assign"),
+    xlevels = rows$levels, contrasts = rows$contrasts, assign = rows$assign,
     offset = scope_call(call)$offset, omitted = rows$omitted, session = session_open(call, env)
   )))
 }

@@ -5,6 +5,8 @@
 
 is_table <- function(x) inherits(x, "tbl_spark")
 
+table_chunked <- c("ring_glm", "ring_lm") # take their rows in chunks: see model-chunks.R
+
 # Fits the model `name` to the rows of a Spark table, in place of the communicator of `call`.
 table_fit <- function(name, call, env) {
   tbl <- eval(call$comm, env)
@@ -16,6 +18,7 @@ table_fit <- function(name, call, env) {
   parts <- table_arguments(call, env, columns)
   odd <- setdiff(names(parts$model), names(formals(name)))
   if (length(odd) > 0L) check_stop("there is no argument `", odd[[1L]], "`")
+  if (is.null(parts$spark$rows) && name %in% table_chunked) parts$spark$rows <- "batches"
   arguments <- c(list(tbl, table_rank, name = name, args = parts$model), parts$spark)
   fit <- do.call("ring_apply", arguments, quote = TRUE)[[1L]]
   fit$call <- scope_call(call)

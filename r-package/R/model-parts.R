@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The rows of this rank in parts. Rows in memory are one part, which is held. Rows that come in
+# chunks are many parts, of which one is in memory at a time. A fit visits the parts, and so needs
+# not know where they are.
+
+# `part` is a list, such as one with the columns `x` and the response `y` of its rows.
+parts_held <- function(part) list(held = part, each = function(f) f(part))
+
+# `each(f)` makes one part after another, and calls f(part).
+parts_streamed <- function(each) list(held = NULL, each = each)
+
+# The same rows with `f(part)` in place of each part.
+parts_map <- function(parts, f) {
+  if (!is.null(parts$held)) return(parts_held(f(parts$held)))
+  parts_streamed(function(visit) parts$each(function(part) visit(f(part))))
+}
+
+# The sum of `f(part)` over the parts of this rank. `empty` is the sum of no parts.
+parts_sum <- function(parts, empty, f) {
+  total <- empty
+  parts$each(function(part) total <<- total + f(part))
+  total
+}
+
+# R of the rows `f(part)` of all parts of this rank (see tsqr.R). The rows themselves, if they are
+# held.
+parts_rows <- function(parts, f) {
+  if (!is.null(parts$held)) return(f(parts$held))
+  triangle <- NULL
+  parts$each(function(part) triangle <<- tsqr_triangle(rbind(triangle, f(part))))
+  triangle
+}

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+
+# Sorted, so that no chunk and no rank has all levels.
+ozone <- airquality[order(airquality$Month), ]
+ozone$period <- c("e", "d", "c", "b", "a")[ozone$Month - 4]
+chunk_models <- list(
+  poisson = quote(fit("glm", round(Wind) ~ factor(Month) * Temp, poisson, data, offset = log(Day))),
+  weights = quote(fit("glm", Ozone ~ Solar.R + period, Gamma("log"), data, weights = Day)),
+  binomial = quote(fit("glm", cbind(Day, 31 - Day) ~ poly(Temp, 2) + scale(Wind), binomial, data)),
+  inverse = quote(fit("glm", Temp ~ Wind, inverse.gaussian, data, subset = Day > 3)),
+  aliased = quote(fit("lm", Temp ~ Wind + I(2 * Wind) + period, data, weights = Day)),
+  empty = quote(fit("glm", Temp ~ 0, gaussian, data)),
+  centered = quote(fit("lm", I(Temp + 1e6) ~ ., data, offset = Day))
+)
+fields <- c("null.deviance", "aic", "df.residual", "df.null", "rank")
+
+test_that("models of chunks are those of all rows", {
+  results <- run_ring(3, {
+    own <- if (rank != 1) ozone[(seq_len(nrow(ozone)) > 80) == (rank == 2), ] # rank 1 has none
+    data <- ring_chunks(if (rank != 1) split(own, seq_len(nrow(own)) %/% 7))
+    fit <- function(name, ...) {
+      call <- match.call(expand.dots = FALSE)
+      eval(as.call(c(as.name(paste0("ring_", name)), quote(comm), call$...)))
+    }
+    fits <- lapply(models, eval, envir = environment())
+    list(fits = fits, summary = lapply(fits, function(fit) summary(fit)$coefficients),
+         anova = anova(fits$poisson), added = add1(fits$aliased, ~ . + Day),
+         residuals = tryCatch(residuals(fits$poisson), error = conditionMessage))
+  }, models = chunk_models, ozone = ozone)
+  fit <- function(name, ...) {
+    call <- match.call(expand.dots = FALSE)
+    eval(as.call(c(as.name(name), call$...)), list(data = ozone))
+  }
+  whole <- lapply(chunk_models, eval, envir = environment())
+  for (name in names(chunk_models)) {
+    found <- results[[1]]$fits[[name]]
+    truth <- whole[[name]]
+    expect_lt(difference(coef(found), coef(truth)), 1e-10)
+    expect_equal(as.double(results[[1]]$summary[[name]]),
+                 as.double(suppressWarnings(summary(truth))$coefficients), tolerance = 1e-7)
+    expect_equal(deviance(found), deviance(truth), tolerance = 1e-10, info = name)
+    fields <- intersect(fields, names(found))
+    expect_equal(found[fields], unclass(truth)[fields], tolerance = 1e-10, info = name)
+    expect_identical(found$quantiles, double())
+  }
+  expect_equal(summary(results[[1]]$fits$centered)$r.squared, summary(whole$centered)$r.squared,
+               tolerance = 1e-8)
+  expect_output(print(summary(results[[1]]$fits$centered)), "Residual standard error")
+  expect_equal(as.data.frame(results[[1]]$anova), as.data.frame(anova(whole$poisson)),
+               tolerance = 1e-8)
+  data <- ozone
+  expect_equal(as.data.frame(results[[1]]$added), as.data.frame(add1(whole$aliased, ~ . + Day)),
+               tolerance = 1e-8)
+  expect_match(results[[1]]$residuals, "residuals() needs all rows", fixed = TRUE)
+  expect_identical(results[[2]]$summary, results[[1]]$summary)
+})
+
+test_that("memory is that of a chunk, not that of all rows", {
+  results <- run_ring(2, {
+    chunk <- function(i) {
+      set.seed(20 * rank + i)
+      x <- matrix(rnorm(20000 * 12), ncol = 12)
+      data.frame(y = x[, 1] + rnorm(20000), x)
+    }
+    peak <- function() {
+      line <- grep("VmHWM", readLines("/proc/self/status"), value = TRUE)
+      as.numeric(gsub("[^0-9]", "", line)) / 1024
+    }
+    fit <- ring_glm(comm, y ~ ., data = ring_chunks(1:20, chunk))
+    within <- peak()
+    held <- ring_glm(comm, y ~ ., data = do.call(rbind, lapply(1:20, chunk)))
+    list(found = coef(fit), expected = coef(held), within = within, held = peak())
+  })
+  for (result in results) {
+    expect_lt(difference(result$found, result$expected), 1e-10)
+    expect_lt(result$within, result$held / 2.5)
+  }
+})
+
+test_that("batches of a Spark table are chunks", {
+  results <- play(3, of_script(function(batches, comm) {
+    stats::coef(ring_lm(comm, n ~ 1, data = batches))
+  }), rows = "batches")
+  expect_equal(unserialize(results[[1]]$value), c("(Intercept)" = 4 / 3)) # the rows are 1, 1 and 2
+  expect_identical(results[[3]]$value, results[[1]]$value)
+})
+
+test_that("what is wrong with the chunks of one rank is an error on all ranks", {
+  messages <- run_ring(2, {
+    try_fit <- function(data, fit = ring_lm) {
+      tryCatch(fit(comm, mpg ~ wt, data = data), error = conditionMessage)
+    }
+    bad <- list(mtcars, if (rank == 1) "x" else mtcars)
+    late <- ring_chunks(1:2, function(i) if (rank == 1 && i == 2) stop("disk") else mtcars)
+    list(try_fit(if (rank == 1) mtcars else ring_chunks(list(mtcars))), try_fit(late),
+         try_fit(ring_chunks(bad)), try_fit(ring_chunks(list())),
+         try_fit(ring_chunks(list(mtcars)), ring_mlp),
+         try_fit(ring_chunks(list(mtcars)))$coefficients[["wt"]])
+  })
+  for (found in messages) {
+    expect_match(found[[1]], "`data` is a function on some ranks only, such as rank 0")
+    expect_match(found[[2]], "disk")
+    expect_match(found[[3]], "mpg")
+    expect_match(found[[4]], "`data` has no chunk on any rank")
+    expect_match(found[[5]], "fit ring_glm() or ring_lm(), which take chunks", fixed = TRUE)
+    expect_equal(found[[6]], coef(lm(mpg ~ wt, mtcars))[["wt"]])
+  }
+})
