@@ -248,25 +248,25 @@ glm_state <- function(part, coefficients, family) {
   list(eta = eta, mu = mu, valid = holds(family$valideta, eta) && holds(family$validmu, mu))
 }
 
-# Visits all rows: the deviance of all ranks, and a function that returns this rank's rows of the
-# next step of least squares, or R of them. The deviance is not finite if the coefficients lead to
-# invalid values on any rank. Rows in chunks are decomposed at once, so a step visits them once.
+# Visits all rows: the deviance of all ranks, and a function that returns R of this rank's rows of
+# the next step of least squares. The deviance is not finite if the coefficients lead to invalid
+# values on any rank. Rows in chunks are decomposed at once, so a step visits them once.
 glm_look <- function(comm, rows, coefficients, family) {
   held <- !is.null(rows$parts$held)
-  step <- list(value = NULL)
+  width <- length(rows$columns) + 1L
+  step <- list(value = matrix(0, width, width))
   deviance <- agree_total(comm, empty = 0, attempt(parts_sum(rows$parts, 0, function(part) {
     state <- glm_state(part, coefficients, family)
-    working <- function() glm_working(part, state, family)
-    if (held) step <<- working
-    else if (state$valid && is.null(step$error)) {
-      step <<- attempt(tsqr_triangle(rbind(step$value, working())))
+    triangle <- function(above) {
+      do.call(tsqr_triangle, c(glm_working(part, state, family), list(above = above)))
     }
+    if (held) step <<- triangle
+    else if (state$valid && is.null(step$error)) step <<- attempt(triangle(step$value))
     glm_deviance(part, state, family)
   })))
-  none <- matrix(0, 0L, length(rows$columns) + 1L)
-  list(deviance = deviance, rows = if (held) step else function() {
-    if (!is.null(step$error)) stop(step$error)
-    if (is.null(step$value)) none else step$value
+  list(deviance = deviance, triangle = function() {
+    if (held) return(step(NULL))
+    if (is.null(step$error)) step$value else stop(step$error)
   })
 }
 
@@ -294,7 +294,7 @@ glm_halve <- function(comm, rows, coefficients, before, family, control) {
 
 # Weighted least squares on all ranks. Aliased coefficients are 0.
 glm_solve <- function(comm, rows, look, tolerance) {
-  triangle <- tsqr(comm, agree(comm, look$rows()))
+  triangle <- tsqr(comm, agree(comm, look$triangle()))
   solved <- lead(comm, c("rank", "coefficients", "pivot", "unscaled", "effects", "root"),
                  tsqr_solve(triangle, tolerance))
   kept <- solved$pivot[seq_len(solved$rank)]
@@ -308,14 +308,12 @@ glm_solve <- function(comm, rows, look, tolerance) {
        effects = solved$effects, root = solved$root)
 }
 
-# The weighted columns and working response of a part, side by side.
+# The columns, the working response, and the factors of the rows of a part.
 glm_working <- function(part, state, family) {
-  if (part$count == 0L) return(matrix(0, 0L, ncol(part$x) + 1L))
+  if (part$count == 0L) return(list(part$x, double(), double()))
   weights <- glm_weights(part, state, family)
-  good <- weights > 0
-  slope <- family$mu.eta(state$eta[good])
-  response <- (state$eta - part$offset)[good] + (part$y - state$mu)[good] / slope
-  cbind(part$x[good, , drop = FALSE], response) * sqrt(weights[good])
+  response <- state$eta - part$offset + (part$y - state$mu) / family$mu.eta(state$eta)
+  list(part$x, response, sqrt(weights))
 }
 
 # The working weights; 0 for a row that does not count.
@@ -326,7 +324,9 @@ glm_weights <- function(part, state, family) {
   if (anyNA(variance[counts])) stop("the variance of a mean is NA", call. = FALSE)
   if (any(variance[counts] == 0)) stop("the variance of a mean is 0", call. = FALSE)
   if (anyNA(slope[counts])) stop("the slope of the link is NA", call. = FALSE)
-  ifelse(counts & slope != 0, part$weights * slope^2 / variance, 0)
+  weights <- part$weights * slope^2 / variance
+  weights[!(counts & slope != 0)] <- 0
+  weights
 }
 
 # ---- Summary ------------------------------------------------------------------------------------

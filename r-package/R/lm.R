@@ -95,22 +95,17 @@ lm_part <- function(part) {
        offset = if (is.null(part$offset)) rep(0, count) else as.double(part$offset))
 }
 
-# The weighted columns and response, side by side.
-lm_joined <- function(part) {
-  joined <- cbind(part$x, "(response)" = part$y - part$offset)
-  (joined * sqrt(part$weights))[part$weights > 0, , drop = FALSE]
-}
-
 lm_fitted <- function(part, coefficients) {
   coefficients[is.na(coefficients)] <- 0
   drop(part$x %*% coefficients) + part$offset
 }
 
 lm_fit <- function(comm, rows, ridge, tol) {
+  own <- agree(comm, parts_triangle(rows$parts, function(part) {
+    list(part$x, part$y - part$offset, sqrt(part$weights))
+  }))
   labels <- c(rows$columns, "(response)")
-  own <- agree(comm, parts_rows(rows$parts, lm_joined))
-  if (is.null(own)) own <- matrix(0, 0L, length(labels))
-  triangle <- tsqr(comm, own)
+  triangle <- tsqr(comm, if (is.null(own)) matrix(0, length(labels), length(labels)) else own)
   solved <- lead(comm, c("rank", "coefficients", "pivot", "unscaled", "effects", "root",
                          "triangle", "freedom"), lm_solve(triangle, ridge, rows$intercept, tol))
   names <- rows$columns

@@ -23,11 +23,11 @@ parts_sum <- function(parts, empty, f) {
   total
 }
 
-# R of the rows `f(part)` of all parts of this rank (see tsqr.R). The rows themselves, if they are
-# held.
-parts_rows <- function(parts, f) {
-  if (!is.null(parts$held)) return(f(parts$held))
+# R of all parts of this rank: `f(part)` is a list of arguments of tsqr_triangle().
+parts_triangle <- function(parts, f) {
   triangle <- NULL
-  parts$each(function(part) triangle <<- tsqr_triangle(rbind(triangle, f(part))))
+  parts$each(function(part) {
+    triangle <<- do.call(tsqr_triangle, c(f(part), list(above = triangle)))
+  })
   triangle
 }

@@ -66,7 +66,7 @@ svd_of <- function(comm, x, k, left, method, power) {
 }
 
 svd_qr <- function(comm, x, k, left, most) {
-  triangle <- tsqr(comm, x)
+  triangle <- tsqr(comm, agree(comm, tsqr_triangle(x)))
   found <- lead(comm, c("d", "v"), if (!is.null(triangle)) svd(triangle, nu = 0L, nv = k))
   v <- matrix(found$v, ncol(x), k, dimnames = list(colnames(x), NULL))
   found <- list(d = found$d[seq_len(most)], v = v)
@@ -88,7 +88,7 @@ svd_left <- function(comm, x, found) {
 # Orthonormal columns that span those of `x`. Columns that depend on columns before them, up to
 # rounding, are 0.
 svd_basis <- function(comm, x) {
-  triangle <- tsqr(comm, x)
+  triangle <- tsqr(comm, agree(comm, tsqr_triangle(x)))
   inverse <- lead(comm, "root", list(root = svd_root(triangle)))
   x %*% inverse$root
 }

@@ -1,33 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The QR decomposition of a matrix whose rows are spread over the ranks (TSQR: Demmel, Grigori,
-# Hoemmen and Langou, 2012). A rank decomposes its rows block by block, so that a block stays in
-# the processor's cache. Triangles of two ranks are stacked and decomposed again, along a binomial
-# tree that ends on rank 0. Nothing is squared, so singular values keep their digits.
-#
-# Only R is computed. LINPACK's qr() with a tolerance of 0 leaves the columns in their order, so R
-# of a stack is R of all rows, up to the signs of its rows.
+# Hoemmen and Langou, 2012). A rank decomposes its rows block by block (src/triangle.h). Triangles
+# of two ranks are stacked and decomposed again, along a binomial tree that ends on rank 0. Nothing
+# is squared, so singular values keep their digits. Only R is computed.
 
-# R of the rows `x`, with as many rows as columns. Missing rows are 0.
-tsqr_triangle <- function(x) {
-  width <- ncol(x)
-  triangle <- matrix(0, 0L, width)
-  step <- max(1000L, 4L * width)
-  for (block in seq_len(ceiling(nrow(x) / step))) {
-    rows <- seq.int((block - 1) * step + 1, min(block * step, nrow(x)))
-    decomposed <- qr.default(rbind(triangle, x[rows, , drop = FALSE]), tol = 0)
-    triangle <- qr.R(decomposed)[, order(decomposed$pivot), drop = FALSE]
-  }
-  rbind(triangle, matrix(0, width - nrow(triangle), width))
+# R of the rows `x`, with the column `y` behind them, and row i multiplied by `weights[i]`; and of
+# the triangle `above`. A square matrix.
+tsqr_triangle <- function(x, y = NULL, weights = NULL, above = NULL) {
+  triangle <- .Call(C_triangle_of, x, y, weights, above)
+  colnames(triangle) <- c(colnames(x), if (!is.null(y) && !is.null(colnames(x))) "(response)")
+  tsqr_check(triangle)
+  triangle
 }
 
-# R of the rows of all ranks on rank 0, and NULL elsewhere. Rows of R with a negative diagonal are
-# negated, so R does not depend on the number of ranks, up to rounding.
-tsqr <- function(comm, x) {
-  force(x) # it may be a collective call
-  agree(comm, tsqr_check(x))
+# Raises an error for the first column of a matrix that is not finite.
+tsqr_check <- function(x) {
+  bad <- which(!is.finite(colSums(x)))
+  if (length(bad) == 0L) return()
+  name <- colnames(x)[bad[[1L]]]
+  stop("column ", if (is.null(name)) bad[[1L]] else name, " has values that are not finite, or ",
+       "too large to be added: remove these rows or scale the column", call. = FALSE)
+}
+
+# R of the rows of all ranks on rank 0, and NULL elsewhere. `triangle` is that of this rank. Rows of
+# R with a negative diagonal are negated, so R does not depend on the number of ranks, up to
+# rounding.
+tsqr <- function(comm, triangle) {
+  force(triangle) # it may be a collective call
+  names <- colnames(triangle)
+  triangle <- unname(triangle)
   rank <- ring_rank(comm)
-  triangle <- unname(tsqr_triangle(x))
   step <- 1L
   while (step < ring_size(comm)) {
     if (rank %% (2L * step) == step) {
@@ -36,21 +39,13 @@ tsqr <- function(comm, x) {
     }
     if (rank + step < ring_size(comm)) {
       other <- ring_recv(comm, triangle, rank + step)
-      triangle <- tsqr_triangle(rbind(triangle, other))
+      triangle <- tsqr_triangle(other, above = triangle)
     }
     step <- 2L * step
   }
   sign <- ifelse(diag(triangle) < 0, -1, 1)
-  dimnames(triangle) <- list(NULL, colnames(x))
+  dimnames(triangle) <- list(NULL, names)
   triangle * sign
-}
-
-tsqr_check <- function(x) {
-  bad <- which(!is.finite(colSums(x)))
-  if (length(bad) == 0L) return()
-  name <- colnames(x)[bad[[1L]]]
-  stop("column ", if (is.null(name)) bad[[1L]] else name, " has values that are not finite, or ",
-       "too large to be added: remove these rows or scale the column", call. = FALSE)
 }
 
 # Solves least squares from R of the columns and the response, side by side. As stats::lm(), it

@@ -31,6 +31,7 @@
 #include "shared.h"
 #include "stdio_redirect.h"
 #include "trace.h"
+#include "triangle.h"
 
 /* The cast goes through void (*)(void), which compilers allow for any function. */
 #define ENTRY(name, arguments) {#name, (DL_FUNC)(void (*)(void))name, arguments}
@@ -109,6 +110,7 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 16),
                                           ENTRY(trace_measure_clock, 1),
                                           ENTRY(trace_start, 4),
                                           ENTRY(trace_stop, 1),
+                                          ENTRY(triangle_of, 4),
                                           ENTRY(stdio_open, 0),
                                           ENTRY(stdio_enter, 2),
                                           ENTRY(stdio_leave, 0),
