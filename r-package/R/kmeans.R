@@ -90,11 +90,10 @@ kmeans_given <- function(x, centers) {
        describe(centers), call. = FALSE)
 }
 
-# Rows around their mean, which keeps the digits of distances.
+# Rows around their mean.
 kmeans_data <- function(x, moments, tol) {
   shift <- list(center = moments$center)
-  x <- unname(columns_scale(x, shift))
-  list(x = x, norms = rowSums(x^2), shift = shift,
+  list(x = unname(columns_scale(x, shift)), shift = shift,
        tolerance = tol * mean(moments$scale^2 * (1 - 1 / moments$counts)))
 }
 
@@ -110,40 +109,26 @@ kmeans_result <- function(found, x, moments, call) {
   ))
 }
 
-# ---- Distances -----------------------------------------------------------------------------------
+# ---- Distances (src/kmeans.h) --------------------------------------------------------------------
 
 # For each of the rows `at`: the nearest center, and the distances to it and to the second nearest.
-kmeans_nearest <- function(data, centers, at) {
-  k <- nrow(centers)
-  found <- list(cluster = integer(length(at)), upper = double(length(at)),
-                lower = rep(Inf, length(at)))
-  step <- max(256L, 250000L %/% k)
-  for (block in seq_len(ceiling(length(at) / step))) {
-    part <- seq.int((block - 1L) * step + 1L, min(block * step, length(at)))
-    rows <- at[part]
-    near <- tcrossprod(data$x[rows, , drop = FALSE], -2 * centers)
-    near <- near + rep(rowSums(centers^2), each = length(rows))
-    best <- max.col(-near, "first")
-    place <- cbind(seq_along(rows), best)
-    norms <- data$norms[rows]
-    found$cluster[part] <- best
-    found$upper[part] <- sqrt(pmax(0, near[place] + norms))
-    if (k == 1L) next
-    near[place] <- Inf
-    place[, 2L] <- max.col(-near, "first")
-    found$lower[part] <- sqrt(pmax(0, near[place] + norms))
-  }
-  found
+kmeans_nearest <- function(x, centers, at = seq_len(nrow(x))) {
+  .Call(C_kmeans_nearest, x, centers, at)
 }
 
-kmeans_distance <- function(data, centers, cluster, at) {
-  sqrt(rowSums((data$x[at, , drop = FALSE] - centers[cluster[at], , drop = FALSE])^2))
+kmeans_distance <- function(x, centers, cluster, at = seq_len(nrow(x))) {
+  .Call(C_kmeans_distance, x, centers, cluster, at)
+}
+
+# The number and the sums of the rows `at` of each cluster, as one vector.
+kmeans_sums <- function(x, cluster, k, at = seq_len(nrow(x))) {
+  as.vector(.Call(C_kmeans_sums, x, cluster, k, at))
 }
 
 # ---- Lloyd's iterations --------------------------------------------------------------------------
 
 kmeans_lloyd <- function(comm, data, centers, max_iter) {
-  state <- kmeans_nearest(data, centers, seq_len(nrow(data$x)))
+  state <- kmeans_nearest(data$x, centers)
   sums <- ring_allreduce(comm, kmeans_sums(data$x, state$cluster, nrow(centers)))
   converged <- FALSE
   for (iteration in seq_len(max_iter)) {
@@ -153,7 +138,7 @@ kmeans_lloyd <- function(comm, data, centers, max_iter) {
     state$upper <- state$upper + moves[state$cluster]
     state$lower <- state$lower - max(moves)
     old <- state$cluster
-    state <- kmeans_assign(data, centers, state)
+    state <- kmeans_assign(data$x, centers, state)
     changed <- which(old != state$cluster)
     delta <- kmeans_sums(data$x, state$cluster, nrow(centers), changed) -
       kmeans_sums(data$x, old, nrow(centers), changed)
@@ -162,7 +147,7 @@ kmeans_lloyd <- function(comm, data, centers, max_iter) {
     converged <- total[[1L]] == 0 || sum(moves^2) <= data$tolerance
     if (converged) break
   }
-  squares <- kmeans_distance(data, centers, state$cluster, seq_along(state$cluster))^2
+  squares <- kmeans_distance(data$x, centers, state$cluster)^2
   squares <- kmeans_sums(as.matrix(squares), state$cluster, nrow(centers))
   found <- matrix(ring_allreduce(comm, squares), nrow(centers))
   list(centers = centers, cluster = state$cluster, size = as.integer(found[, 1L]),
@@ -170,30 +155,16 @@ kmeans_lloyd <- function(comm, data, centers, max_iter) {
 }
 
 # New clusters of the rows whose bounds overlap.
-kmeans_assign <- function(data, centers, state) {
+kmeans_assign <- function(x, centers, state) {
   gaps <- as.matrix(stats::dist(centers))
   diag(gaps) <- Inf
   half <- apply(gaps, 1L, min) / 2
   open <- which(state$upper > pmax(state$lower, half[state$cluster]))
-  state$upper[open] <- kmeans_distance(data, centers, state$cluster, open)
+  state$upper[open] <- kmeans_distance(x, centers, state$cluster, open)
   open <- open[state$upper[open] > pmax(state$lower[open], half[state$cluster[open]])]
-  found <- kmeans_nearest(data, centers, open)
+  found <- kmeans_nearest(x, centers, open)
   for (field in names(found)) state[[field]][open] <- found[[field]]
   state
-}
-
-# The number and the sums of the rows `at` of each cluster, as one vector.
-kmeans_sums <- function(x, cluster, k, at = seq_along(cluster)) {
-  sums <- matrix(0, k, ncol(x) + 1L)
-  if (length(at) < length(cluster)) {
-    x <- x[at, , drop = FALSE]
-    cluster <- cluster[at]
-  }
-  if (length(cluster) > 0L) {
-    part <- rowsum(cbind(1, x), cluster)
-    sums[as.integer(rownames(part)), ] <- part
-  }
-  as.vector(sums)
 }
 
 # The means of the clusters. An empty cluster gets the row that is farthest from its center.
@@ -202,7 +173,7 @@ kmeans_centers <- function(comm, data, state, sums, centers) {
   known <- sums[, 1L] > 0.5
   centers[known, ] <- sums[known, -1L] / sums[known, 1L]
   if (all(known)) return(centers)
-  far <- kmeans_distance(data, centers, state$cluster, seq_along(state$cluster))
+  far <- kmeans_distance(data$x, centers, state$cluster)
   for (cluster in which(!known)) {
     place <- which.max(c(far, -1))
     own <- ring_maxloc(comm, max(far, -1))$rank == ring_rank(comm)
@@ -221,22 +192,30 @@ kmeans_start <- function(comm, data, k) {
   first <- ring_broadcast(comm, floor(stats::runif(1L) * sum(counts)) + 1)
   place <- first - sum(counts[seq_len(ring_rank(comm))])
   chosen <- kmeans_gather(comm, data, if (place >= 1 && place <= rows) place)
-  squares <- rep(Inf, rows)
-  for (round in seq_len(5L)) {
-    new <- if (round == 1L) chosen else chosen[-seq_len(before), , drop = FALSE]
-    if (nrow(new) > 0L) {
-      squares <- pmin(squares, kmeans_nearest(data, new, seq_len(rows))$upper^2)
-    }
+  before <- 0L
+  near <- list(cluster = integer(rows), upper = rep(Inf, rows))
+  for (round in seq_len(6L)) {
+    near <- kmeans_nearer(data$x, chosen, before, near)
+    squares <- near$upper^2
     total <- ring_allreduce(comm, sum(squares))
-    if (total == 0) break
+    if (total == 0 || round == 6L) break
     before <- nrow(chosen)
     drawn <- which(stats::runif(rows) * total < 2 * k * squares)
     chosen <- rbind(chosen, kmeans_gather(comm, data, drawn))
   }
-  near <- kmeans_nearest(data, chosen, seq_len(rows))$cluster
-  weights <- ring_allreduce(comm, as.double(tabulate(near, nrow(chosen))))
+  weights <- ring_allreduce(comm, as.double(tabulate(near$cluster, nrow(chosen))))
   found <- lead(comm, "centers", list(centers = kmeans_plus(chosen, weights, k)))
   matrix(found$centers, k)
+}
+
+# The nearest of the rows of `chosen`, if only those up to `before` have been looked at.
+kmeans_nearer <- function(x, chosen, before, near) {
+  if (before == nrow(chosen)) return(near)
+  found <- kmeans_nearest(x, chosen[seq_len(nrow(chosen)) > before, , drop = FALSE])
+  closer <- which(found$upper < near$upper)
+  near$cluster[closer] <- found$cluster[closer] + before
+  near$upper[closer] <- found$upper[closer]
+  near
 }
 
 # The rows `at` of all ranks.
@@ -258,9 +237,8 @@ kmeans_plus <- function(x, weights, k) {
     squares <- if (i == 1L) new else pmin(squares, new)
   }
   centers <- x[chosen, , drop = FALSE]
-  data <- list(x = x, norms = rowSums(x^2))
   for (step in seq_len(30L)) {
-    cluster <- kmeans_nearest(data, centers, seq_len(nrow(x)))$cluster
+    cluster <- kmeans_nearest(x, centers)$cluster
     sums <- rowsum(cbind(weights, weights * x), cluster)
     sums <- sums[sums[, 1L] > 0, , drop = FALSE]
     centers[as.integer(rownames(sums)), ] <- sums[, -1L] / sums[, 1L]
@@ -292,10 +270,7 @@ predict.ring_kmeans <- function(object, newdata, ...) {
   }
   x <- columns_matrix(newdata, finite = FALSE)
   known <- which(stats::complete.cases(x))
-  middle <- colMeans(object$centers)
-  x <- unname(sweep(x, 2L, middle))
-  data <- list(x = x, norms = rowSums(x^2))
   found <- rep(NA_integer_, nrow(x))
-  found[known] <- kmeans_nearest(data, unname(sweep(object$centers, 2L, middle)), known)$cluster
+  found[known] <- kmeans_nearest(x, object$centers, known)$cluster
   stats::setNames(found, rownames(newdata))
 }

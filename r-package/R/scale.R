@@ -57,21 +57,28 @@ columns_matrix <- function(x, finite) {
 
 # The number of known values, the center and the scale of each column, over all ranks.
 columns_moments <- function(comm, x, center = TRUE, scale = TRUE) {
-  known <- colSums(!is.na(x))
-  sums <- ring_allreduce(comm, unname(c(known, colSums(x, na.rm = TRUE))))
-  counts <- sums[seq_len(ncol(x))]
-  means <- sums[-seq_len(ncol(x))] / counts
-  rest <- ring_allreduce(comm, unname(colSums(sweep(x, 2L, means), na.rm = TRUE)))
-  means <- stats::setNames(means + rest / counts, colnames(x))
-  if (is.logical(center)) center <- if (center) means
-  squares <- unname(colSums((if (is.null(center)) x else sweep(x, 2L, center))^2, na.rm = TRUE))
-  deviations <- sqrt(ring_allreduce(comm, squares) / pmax(1, counts - 1))
+  own <- .Call(C_columns_sums, x, NULL)
+  sums <- matrix(ring_allreduce(comm, own[1:2, ]), 2L)
+  counts <- sums[1L, ]
+  means <- sums[2L, ] / counts
+  own <- .Call(C_columns_sums, x, means)
+  sums <- matrix(ring_allreduce(comm, own[2:3, ]), 2L)
+  squares <- sums[2L, ] - sums[1L, ]^2 / counts
+  means <- stats::setNames(means + sums[1L, ] / counts, colnames(x))
+  if (isTRUE(center)) {
+    center <- means
+  } else {
+    if (isFALSE(center)) center <- NULL
+    own <- .Call(C_columns_sums, x, columns_numbers(center))
+    squares <- ring_allreduce(comm, own[3L, ])
+  }
+  deviations <- sqrt(squares / pmax(1, counts - 1))
   if (is.logical(scale)) scale <- if (scale) stats::setNames(deviations, colnames(x))
   list(counts = counts, center = center, scale = scale)
 }
 
 columns_scale <- function(x, moments) {
-  if (!is.null(moments$center)) x <- sweep(x, 2L, moments$center, check.margin = FALSE)
-  if (!is.null(moments$scale)) x <- sweep(x, 2L, moments$scale, "/", check.margin = FALSE)
-  x
+  .Call(C_columns_scaled, x, columns_numbers(moments$center), columns_numbers(moments$scale))
 }
+
+columns_numbers <- function(x) if (!is.null(x)) as.double(x)

@@ -50,7 +50,7 @@ summary_numbers <- function(comm, x, missing) {
   x[] <- lapply(x, as.double)
   found <- matrix(0, 0L, 7L)
   if (length(x) > 0L) {
-    moments <- columns_moments(comm, as.matrix(x))
+    moments <- columns_moments(comm, columns_matrix(x, finite = FALSE))
     deviation <- ifelse(moments$counts > 1, moments$scale, NA)
     quantiles <- ring_quantile(comm, x, na.rm = TRUE, names = FALSE)
     found <- cbind(moments$center, deviation, t(quantiles))

@@ -12,11 +12,13 @@
 #include "child_process.h"
 #include "clock.h"
 #include "collective.h"
+#include "columns.h"
 #include "comm.h"
 #include "digest.h"
 #include "envelope.h"
 #include "explain.h"
 #include "interrupt.h"
+#include "kmeans.h"
 #include "launcher.h"
 #include "message.h"
 #include "messages.h"
@@ -111,6 +113,11 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 16),
                                           ENTRY(trace_start, 4),
                                           ENTRY(trace_stop, 1),
                                           ENTRY(triangle_of, 4),
+                                          ENTRY(columns_sums, 2),
+                                          ENTRY(columns_scaled, 3),
+                                          ENTRY(kmeans_nearest, 3),
+                                          ENTRY(kmeans_distance, 4),
+                                          ENTRY(kmeans_sums, 4),
                                           ENTRY(stdio_open, 0),
                                           ENTRY(stdio_enter, 2),
                                           ENTRY(stdio_leave, 0),

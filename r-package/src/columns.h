@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The columns of a double matrix around centers, without the copies that R's sweep() makes.
+ */
+#ifndef SPARKRING_COLUMNS_H
+#define SPARKRING_COLUMNS_H
+
+#include <Rinternals.h>
+
+/* For each column x its center c: the number of values that are not missing, the sum of x - c, and the sum of its
+ * squares. A matrix with three rows. `centers` is NULL for 0, or has a double for each column. */
+SEXP columns_sums(SEXP x, SEXP centers);
+
+/* (x - c) / s with the attributes of `x`. `centers` and `scales` have a double for each column, or are NULL. */
+SEXP columns_scaled(SEXP x, SEXP centers, SEXP scales);
+
+#endif
