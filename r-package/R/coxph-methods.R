@@ -148,18 +148,16 @@ survfit.ring_coxph <- function(formula, newdata, se.fit = TRUE, conf.int = 0.95,
   } else {
     coxph_predictors(object, newdata)
   }
-  curves <- coxph_curves(object, rows)
-  table <- object$baseline$table
+  of <- if (!missing(newdata)) coxph_strata(object, newdata)
+  curves <- coxph_place(object, coxph_curves(object, rows), of)
+  table <- object$baseline$table[curves$at, , drop = FALSE]
   found <- list(
-    n = object$baseline$rows, time = table[, "time"], n.risk = table[, "n.risk"],
+    n = curves$n, time = table[, "time"], n.risk = table[, "n.risk"],
     n.event = table[, "n.event"], n.censor = table[, "n.censor"], surv = exp(-curves$cumhaz),
     cumhaz = curves$cumhaz, std.err = curves$error, logse = TRUE, type = "right",
     conf.int = conf.int, conf.type = "log", call = object$call
   )
-  if (length(object$strata) > 1L) {
-    counts <- tabulate(table[, "stratum"], length(object$strata))
-    found$strata <- stats::setNames(counts, object$strata)
-  }
+  found$strata <- curves$strata
   if (se.fit) {
     reach <- stats::qnorm(1 - (1 - conf.int) / 2) * found$std.err
     found$lower <- found$surv * exp(-reach)
@@ -171,7 +169,39 @@ survfit.ring_coxph <- function(formula, newdata, se.fit = TRUE, conf.int = 0.95,
 }
 # nolint end
 
-# The cumulative hazard of each row at each time, and its standard error.
+# The stratum of each new row, by number; NULL if the model has no strata, or `newdata` has not the
+# variables of the strata: then each row gets the curves of all strata.
+coxph_strata <- function(object, newdata) {
+  terms <- attr(object$terms, "variables")[1L + attr(object$terms, "specials")$strata]
+  terms <- as.list(terms)
+  if (length(terms) == 0L || !all(unlist(lapply(terms, all.vars)) %in% names(newdata))) return()
+  env <- list2env(list(strata = survival::strata), parent = environment(object$terms))
+  labels <- lapply(terms, function(term) trimws(as.character(eval(term, newdata, env))))
+  labels <- do.call(paste, c(labels, sep = "."))
+  found <- match(labels, trimws(object$strata))
+  odd <- labels[is.na(found)]
+  if (length(odd) > 0L) stop("the model has no stratum ", odd[[1L]], call. = FALSE)
+  found
+}
+
+# Puts the curves into the places of survfit(): one after another with the strata `of` of the rows,
+# and else side by side. `at` are the rows of the table of the baseline.
+coxph_place <- function(object, curves, of) {
+  stratum <- object$baseline$table[, "stratum"]
+  counts <- tabulate(stratum, length(object$strata))
+  if (is.null(of)) {
+    strata <- if (length(object$strata) > 1L) stats::setNames(counts, object$strata)
+    if (ncol(curves$cumhaz) == 1L) curves <- lapply(curves, as.vector)
+    return(c(curves, list(at = seq_along(stratum), n = object$baseline$rows, strata = strata)))
+  }
+  places <- lapply(of, function(of) which(stratum == of))
+  at <- cbind(unlist(places), rep(seq_along(of), lengths(places)))
+  list(cumhaz = curves$cumhaz[at], error = curves$error[at], at = at[, 1L],
+       n = object$baseline$rows[of],
+       strata = stats::setNames(lengths(places), colnames(curves$cumhaz)))
+}
+
+# The cumulative hazard of each row at each time, and its standard error: matrices.
 coxph_curves <- function(object, rows) {
   table <- object$baseline$table
   known <- which(!is.na(object$coefficients))
@@ -188,8 +218,9 @@ coxph_curves <- function(object, rows) {
     list(cumhaz = hazard * risk, error = risk * sqrt(variance + drift))
   })
   bind <- function(name) {
-    columns <- vapply(found, `[[`, hazard, name)
-    if (length(found) == 1L) as.vector(columns) else columns
+    columns <- matrix(vapply(found, `[[`, hazard, name), length(hazard))
+    colnames(columns) <- rownames(rows$x)
+    columns
   }
   list(cumhaz = bind("cumhaz"), error = bind("error"))
 }

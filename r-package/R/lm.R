@@ -12,8 +12,12 @@
 #'
 #' @details
 #' The rows are never squared into `crossprod(x)`, as most distributed linear regressions do. So
-#' nearly collinear columns keep the digits that they have in `lm()`. Columns that depend on columns
-#' before them are found by the tolerance of `lm()`, and have `NA` as coefficient.
+#' nearly collinear columns keep the digits that they have in `lm()`: fitted values agree to
+#' rounding, and coefficients up to the change that a rounding of the data makes, relatively about
+#' `k * (2 + k * r) * 2e-16` (Wedin, 1973). Here `k` is the condition number of the columns, and
+#' `r` the norm of the residuals, divided by those of the columns and of the coefficients. Columns
+#' that depend on columns before them are found by the tolerance of `lm()`, and have `NA` as
+#' coefficient.
 #'
 #' `ridge` adds `ridge * sum(b^2)` to the (weighted) sum of squares that is minimised, where `b` are
 #' all coefficients but the intercept. Scale the columns first, if the penalty is to be the same for
@@ -46,6 +50,8 @@
 #' @inheritSection ring_glm Errors
 #' @references J. Demmel, L. Grigori, M. Hoemmen and J. Langou (2012). Communication-optimal
 #'   parallel and sequential QR and LU factorizations. *SIAM Journal on Scientific Computing* 34(1).
+#'
+#'   P.-A. Wedin (1973). Perturbation theory for pseudo-inverses. *BIT* 13(2).
 #' @seealso [ring_glm()]; [ring_glmnet()], for penalties that select columns; [ring_prcomp()].
 #' @examples
 #' comm <- ring_init()

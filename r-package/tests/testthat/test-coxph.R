@@ -110,6 +110,23 @@ test_that("a hazard model has the methods of coxph()", {
   apart <- diff(predict(stratified, lung))
   expect_equal(apart, diff(predict(expected, lung, reference = "sample")), tolerance = 1e-8,
                ignore_attr = TRUE)
+  # New rows with the variables of the strata get the curve of their stratum, others all curves.
+  formula <- Surv(time, status) ~ age + strata(sex) + strata(sick)
+  sick <- transform(lung, sick = ph.ecog > 0)
+  stratified <- ring_coxph(comm, formula, sick)
+  environment(formula) <- list2env(list(sick = sick), parent = asNamespace("survival"))
+  expected <- survival::coxph(formula, sick)
+  of_strata <- data.frame(age = c(50, 60, 70), sex = c(1, 2, 2), sick = c(FALSE, TRUE, FALSE))
+  for (new in list(of_strata, of_strata[2, ], of_strata["age"])) {
+    found <- unclass(survival::survfit(stratified, new))
+    truth_of <- unclass(survival::survfit(expected, new))
+    expect_equal(as.integer(found$strata), as.integer(truth_of$strata))
+    for (field in c("n", "time", "n.risk", "surv", "std.err", "lower", "cumhaz")) {
+      expect_equal(found[[field]], truth_of[[field]], tolerance = 1e-8, ignore_attr = TRUE)
+    }
+  }
+  expect_error(survival::survfit(stratified, data.frame(age = 1, sex = 3, sick = TRUE)),
+               "the model has no stratum sex=3")
   less <- update(fit, . ~ age)
   expect_equal(anova(less, fit)$Chisq[[2]], 2 * (truth$loglik[[2]] - less$loglik[[2]]))
   read <- unserialize(serialize(fit, NULL))
