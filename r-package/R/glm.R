@@ -51,14 +51,14 @@
 #' values that the term needs on all ranks first, such as a mean by [ring_allreduce()]. A constant
 #' in a term must be the same on all ranks.
 #' @section Chunks:
-#' With a function as `data`, a rank holds one chunk of its rows at a time. `ring_glm()` reads all
-#' chunks once to find levels, once in each iteration, and three times more; `ring_lm()` reads them
-#' three times. Variables of the formula, `weights`, `subset` and `offset` are columns of the
-#' chunks, or constants. While constants of `poly(x, 2)` and the like are computed, a rank holds the
-#' numbers `x` of all its rows. The model has no quantiles of residuals. Methods that return a value
-#' for each row, such as `residuals()`, need all rows, and are errors; so are profiles. The ranks of
-#' a Spark table read their rows in batches, which are chunks; with `rows = "all"` they hold all
-#' rows.
+#' With a function as `data`, a rank holds one chunk of its rows at a time, and all of them if they
+#' take less than 256 MiB. `ring_glm()` reads larger chunks once to find levels, once in each
+#' iteration, and three times more; `ring_lm()` reads them three times. Variables of the formula,
+#' `weights`, `subset` and `offset` are columns of the chunks, or constants. While constants of
+#' `poly(x, 2)` and the like are computed, a rank holds the numbers `x` of all its rows. The model
+#' has no quantiles of residuals. Methods that return a value for each row, such as `residuals()`,
+#' need all rows, and are errors; so are profiles. The ranks of a Spark table read their rows in
+#' batches, which are chunks; with `rows = "all"` they hold all rows.
 #' @section Spark tables:
 #' With a Spark table in place of `comm`, the driver fits the model by [ring_apply()], and gets one
 #' model. `weights`, `subset` and `offset` may name columns. `predict(fit, tbl)` returns a lazy
@@ -132,7 +132,7 @@ glm_check_settings <- function(comm, rows, family, control, start) {
 # The rows of this rank in the form that the family needs.
 glm_rows <- function(comm, rows, family) {
   list(
-    parts = agree(comm, parts_map(rows$parts, function(part) glm_part(part, family))),
+    parts = parts_keep(agree(comm, parts_map(rows$parts, function(part) glm_part(part, family)))),
     columns = rows$columns, has_offset = rows$has_offset,
     intercept = attr(rows$terms, "intercept") > 0L
   )

@@ -85,7 +85,7 @@ lm_check_ridge <- function(ridge) {
 
 # The rows of this rank: weights and offsets are numbers.
 lm_rows <- function(comm, rows) {
-  list(parts = agree(comm, parts_map(rows$parts, lm_part)), columns = rows$columns,
+  list(parts = parts_keep(agree(comm, parts_map(rows$parts, lm_part))), columns = rows$columns,
        weighted = rows$has_weights, intercept = attr(rows$terms, "intercept") > 0L)
 }
 

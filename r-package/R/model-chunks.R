@@ -7,7 +7,7 @@
 #' Chunks of rows, for models of more rows than fit into memory
 #'
 #' `ring_chunks()` makes a function that returns one data frame after another. [ring_glm()] and
-#' [ring_lm()] take such a function as `data`, and hold one chunk at a time.
+#' [ring_lm()] take such a function as `data`, and hold one chunk at a time if all take much memory.
 #'
 #' @details
 #' Any function of one argument `reset` will do, such as the first argument of a function of

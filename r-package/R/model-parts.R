@@ -4,6 +4,8 @@
 # chunks are many parts, of which one is in memory at a time. A fit visits the parts, and so needs
 # not know where they are.
 
+parts_most <- 2^28 # bytes of chunks that a rank keeps for the next visit
+
 # `part` is a list, such as one with the columns `x` and the response `y` of its rows.
 parts_held <- function(part) list(held = part, each = function(f) f(part))
 
@@ -14,6 +16,24 @@ parts_streamed <- function(each) list(held = NULL, each = each)
 parts_map <- function(parts, f) {
   if (!is.null(parts$held)) return(parts_held(f(parts$held)))
   parts_streamed(function(visit) parts$each(function(part) visit(f(part))))
+}
+
+# The same rows, whose parts are kept at the first visit if they are small together: then further
+# visits need not make them again.
+parts_keep <- function(parts) {
+  if (!is.null(parts$held)) return(parts)
+  kept <- NULL
+  parts_streamed(function(visit) {
+    if (!is.null(kept)) return(for (part in kept) visit(part))
+    found <- list()
+    size <- 0
+    parts$each(function(part) {
+      size <<- size + as.double(utils::object.size(part))
+      found <<- if (size <= parts_most) c(found, list(part))
+      visit(part)
+    })
+    if (size <= parts_most) kept <<- found
+  })
 }
 
 # The sum of `f(part)` over the parts of this rank. `empty` is the sum of no parts.

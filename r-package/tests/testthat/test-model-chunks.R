@@ -66,6 +66,7 @@ test_that("memory is that of a chunk, not that of all rows", {
       line <- grep("VmHWM", readLines("/proc/self/status"), value = TRUE)
       as.numeric(gsub("[^0-9]", "", line)) / 1024
     }
+    utils::assignInNamespace("parts_most", 2^23, "sparkring")
     fit <- ring_glm(comm, y ~ ., data = ring_chunks(1:20, chunk))
     within <- peak()
     held <- ring_glm(comm, y ~ ., data = do.call(rbind, lapply(1:20, chunk)))
