@@ -44,7 +44,8 @@ unsent <- function(f) {
 # What code uses that neither it nor the code before it has made or attached.
 unmade <- function(before, code) {
   attached <- vapply(calls_of(c(before, code), "library"), function(it) deparse(it[[2L]]), "")
-  ours <- c(sparkring = "^(ml_)?ring_", sparklyr = "^(sdf|spark)_|^copy_to$")[attached]
+  ours <- c(sparkring = "^(ml_)?ring_", sparklyr = "^(sdf|spark)_|^copy_to$",
+            survival = "^(Surv|coxph|lung|strata|survfit)$")[attached]
   used <- unsent(call("function", NULL, as.call(c(quote(`{`), before, code))))
   used[!grepl(paste(c("^$", ours), collapse = "|"), used)]
 }
