@@ -90,10 +90,10 @@ kmeans_given <- function(x, centers) {
        describe(centers), call. = FALSE)
 }
 
-# Rows around their mean.
+# Rows around their mean: the columns of `x`, so that a row is in one place of the memory.
 kmeans_data <- function(x, moments, tol) {
   shift <- list(center = moments$center)
-  list(x = unname(columns_scale(x, shift)), shift = shift,
+  list(x = t(unname(columns_scale(x, shift))), shift = shift,
        tolerance = tol * mean(moments$scale^2 * (1 - 1 / moments$counts)))
 }
 
@@ -112,16 +112,16 @@ kmeans_result <- function(found, x, moments, call) {
 # ---- Distances (src/kmeans.h) --------------------------------------------------------------------
 
 # For each of the rows `at`: the nearest center, and the distances to it and to the second nearest.
-kmeans_nearest <- function(x, centers, at = seq_len(nrow(x))) {
+kmeans_nearest <- function(x, centers, at = seq_len(ncol(x))) {
   .Call(C_kmeans_nearest, x, centers, at)
 }
 
-kmeans_distance <- function(x, centers, cluster, at = seq_len(nrow(x))) {
+kmeans_distance <- function(x, centers, cluster, at = seq_len(ncol(x))) {
   .Call(C_kmeans_distance, x, centers, cluster, at)
 }
 
 # The number and the sums of the rows `at` of each cluster, as one vector.
-kmeans_sums <- function(x, cluster, k, at = seq_len(nrow(x))) {
+kmeans_sums <- function(x, cluster, k, at = seq_len(ncol(x))) {
   as.vector(.Call(C_kmeans_sums, x, cluster, k, at))
 }
 
@@ -148,7 +148,7 @@ kmeans_lloyd <- function(comm, data, centers, max_iter) {
     if (converged) break
   }
   squares <- kmeans_distance(data$x, centers, state$cluster)^2
-  squares <- kmeans_sums(as.matrix(squares), state$cluster, nrow(centers))
+  squares <- kmeans_sums(matrix(squares, 1L), state$cluster, nrow(centers))
   found <- matrix(ring_allreduce(comm, squares), nrow(centers))
   list(centers = centers, cluster = state$cluster, size = as.integer(found[, 1L]),
        withinss = found[, 2L], iterations = iteration, converged = converged)
@@ -177,7 +177,7 @@ kmeans_centers <- function(comm, data, state, sums, centers) {
   for (cluster in which(!known)) {
     place <- which.max(c(far, -1))
     own <- ring_maxloc(comm, max(far, -1))$rank == ring_rank(comm)
-    row <- if (own) data$x[place, ] else double(ncol(data$x))
+    row <- if (own) data$x[, place] else double(nrow(data$x))
     centers[cluster, ] <- ring_allreduce(comm, row)
     if (own) far[[place]] <- -1
   }
@@ -187,7 +187,7 @@ kmeans_centers <- function(comm, data, state, sums, centers) {
 # ---- Start ---------------------------------------------------------------------------------------
 
 kmeans_start <- function(comm, data, k) {
-  rows <- nrow(data$x)
+  rows <- ncol(data$x)
   counts <- ring_allgather(comm, as.double(rows))
   first <- ring_broadcast(comm, floor(stats::runif(1L) * sum(counts)) + 1)
   place <- first - sum(counts[seq_len(ring_rank(comm))])
@@ -220,7 +220,7 @@ kmeans_nearer <- function(x, chosen, before, near) {
 
 # The rows `at` of all ranks.
 kmeans_gather <- function(comm, data, at) {
-  t(ring_allgatherv(comm, t(data$x[as.integer(at), , drop = FALSE])))
+  t(ring_allgatherv(comm, data$x[, as.integer(at), drop = FALSE]))
 }
 
 # K-means++ on weighted rows, and Lloyd's iterations, on rank 0.
@@ -238,7 +238,7 @@ kmeans_plus <- function(x, weights, k) {
   }
   centers <- x[chosen, , drop = FALSE]
   for (step in seq_len(30L)) {
-    cluster <- kmeans_nearest(x, centers)$cluster
+    cluster <- kmeans_nearest(t(x), centers)$cluster
     sums <- rowsum(cbind(weights, weights * x), cluster)
     sums <- sums[sums[, 1L] > 0, , drop = FALSE]
     centers[as.integer(rownames(sums)), ] <- sums[, -1L] / sums[, 1L]
@@ -269,8 +269,11 @@ predict.ring_kmeans <- function(object, newdata, ...) {
     newdata <- newdata[, names, drop = FALSE]
   }
   x <- columns_matrix(newdata, finite = FALSE)
+  if (ncol(x) != ncol(object$centers)) {
+    stop("`newdata` must have ", ncol(object$centers), " columns, not ", ncol(x), call. = FALSE)
+  }
   known <- which(stats::complete.cases(x))
   found <- rep(NA_integer_, nrow(x))
-  found[known] <- kmeans_nearest(x, object$centers, known)$cluster
+  found[known] <- kmeans_nearest(t(x), object$centers, known)$cluster
   stats::setNames(found, rownames(newdata))
 }

@@ -14,7 +14,7 @@ typedef struct {
 } kmeans_block;
 
 static kmeans_block kmeans_open(SEXP x) {
-  kmeans_block block = {.width = Rf_ncols(x)};
+  kmeans_block block = {.width = Rf_nrows(x)};
   size_t size = (size_t)block.width * BLOCK + 1;
   block.values = (double *)R_alloc(size, sizeof *block.values);
   memset(block.values, 0, size * sizeof *block.values);
@@ -22,13 +22,11 @@ static kmeans_block kmeans_open(SEXP x) {
 }
 
 static void kmeans_take(kmeans_block *block, SEXP x, SEXP at, R_xlen_t from) {
-  R_xlen_t left = Rf_xlength(at) - from, rows = Rf_nrows(x);
-  const int *places = INTEGER_RO(at) + from;
+  R_xlen_t left = Rf_xlength(at) - from;
   block->count = left < BLOCK ? left : BLOCK;
-  for (R_xlen_t k = 0; k < block->width; k++) {
-    const double *column = REAL_RO(x) + k * rows - 1;
-    double *to = block->values + k * BLOCK;
-    for (R_xlen_t i = 0; i < block->count; i++) to[i] = column[places[i]];
+  for (R_xlen_t i = 0; i < block->count; i++) {
+    const double *row = REAL_RO(x) + (INTEGER_RO(at)[from + i] - 1) * block->width;
+    for (R_xlen_t k = 0; k < block->width; k++) block->values[k * BLOCK + i] = row[k];
   }
 }
 
@@ -95,38 +93,31 @@ SEXP kmeans_nearest(SEXP x, SEXP centers, SEXP at) {
 }
 
 SEXP kmeans_distance(SEXP x, SEXP centers, SEXP cluster, SEXP at) {
-  R_xlen_t count = Rf_xlength(at), k = Rf_nrows(centers);
-  kmeans_block block = kmeans_open(x);
+  R_xlen_t count = Rf_xlength(at), width = Rf_nrows(x), k = Rf_nrows(centers);
   SEXP result = PROTECT(Rf_allocVector(REALSXP, count));
-  memset(REAL(result), 0, (size_t)count * sizeof(double));
-  for (R_xlen_t from = 0; from < count; from += BLOCK) {
-    double *found = REAL(result) + from;
-    const int *places = INTEGER_RO(at) + from;
-    kmeans_take(&block, x, at, from);
-    for (R_xlen_t j = 0; j < block.width; j++) {
-      const double *column = block.values + j * BLOCK, *middles = REAL_RO(centers) + j * k - 1;
-      for (R_xlen_t i = 0; i < block.count; i++) {
-        double gap = column[i] - middles[INTEGER_RO(cluster)[places[i] - 1]];
-        found[i] += gap * gap;
-      }
-    }
-    for (R_xlen_t i = 0; i < block.count; i++) found[i] = sqrt(found[i]);
+  for (R_xlen_t i = 0; i < count; i++) {
+    R_xlen_t place = INTEGER_RO(at)[i] - 1;
+    const double *row = REAL_RO(x) + place * width,
+                 *center = REAL_RO(centers) + INTEGER_RO(cluster)[place] - 1;
+    double squares = 0;
+    for (R_xlen_t j = 0; j < width; j++)
+      squares += (row[j] - center[j * k]) * (row[j] - center[j * k]);
+    REAL(result)[i] = sqrt(squares);
   }
   UNPROTECT(1);
   return result;
 }
 
 SEXP kmeans_sums(SEXP x, SEXP cluster, SEXP k, SEXP at) {
-  R_xlen_t count = Rf_xlength(at), rows = Rf_nrows(x), width = Rf_ncols(x),
-           clusters = Rf_asInteger(k);
+  R_xlen_t count = Rf_xlength(at), width = Rf_nrows(x), clusters = Rf_asInteger(k);
   SEXP result = PROTECT(Rf_allocMatrix(REALSXP, (int)clusters, (int)width + 1));
   memset(REAL(result), 0, (size_t)Rf_xlength(result) * sizeof(double));
-  const int *places = INTEGER_RO(at), *own = INTEGER_RO(cluster);
-  for (R_xlen_t i = 0; i < count; i++) REAL(result)[own[places[i] - 1] - 1]++;
-  for (R_xlen_t j = 0; j < width; j++) {
-    const double *column = REAL_RO(x) + j * rows - 1;
-    double *sums = REAL(result) + (j + 1) * clusters - 1;
-    for (R_xlen_t i = 0; i < count; i++) sums[own[places[i] - 1]] += column[places[i]];
+  for (R_xlen_t i = 0; i < count; i++) {
+    R_xlen_t place = INTEGER_RO(at)[i] - 1;
+    const double *row = REAL_RO(x) + place * width;
+    double *sums = REAL(result) + INTEGER_RO(cluster)[place] - 1;
+    sums[0]++;
+    for (R_xlen_t j = 0; j < width; j++) sums[(j + 1) * clusters] += row[j];
   }
   UNPROTECT(1);
   return result;

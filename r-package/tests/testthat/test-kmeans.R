@@ -59,6 +59,7 @@ test_that("clusters have methods and errors", {
   unknown <- data.frame(iris[1:2, 1:3], Petal.Width = c(NA, 1))
   expect_identical(is.na(unname(predict(fit, unknown))), c(TRUE, FALSE))
   expect_error(predict(fit, iris[1:3]), "`newdata` has no column Petal.Width")
+  expect_error(predict(fit, unname(as.matrix(iris[1:3]))), "`newdata` must have 4 columns, not 3")
   expect_error(ring_kmeans(comm, iris[1:4], "a"), "`centers` must be a number, or a matrix with 4")
   expect_error(ring_kmeans(comm, iris[1:2, 1:4], 3), "fewer rows than clusters")
   expect_error(ring_kmeans(comm, airquality, 3), "column Ozone has values that are not finite")
