@@ -113,7 +113,12 @@ def asked(*arguments):
 
 
 class Ranks:
-    """Fits models of R to a table, on ranks that are the tasks of a barrier stage."""
+    """Fits models of R to a table, on ranks that are the tasks of a barrier stage.
+
+    `spent` is the processor time of all processes of R so far.
+    """
+
+    spent = 0.0
 
     def __init__(self, spark, size, columns):
         self.spark, self.columns = spark, columns
@@ -132,7 +137,9 @@ class Ranks:
         lines = getattr(spark.sql(self.lines)._jdf, "as")(encoders.STRING()).rdd()
         names = session.createDataset(lines.pipe(self.command), encoders.STRING()).toDF()
         names = DataFrame(names, spark)
-        return names.rdd.barrier().mapPartitions(rank(job, self.columns)).collect()[0]
+        found = names.rdd.barrier().mapPartitions(rank(job, self.columns)).collect()
+        Ranks.spent += sum(seconds for seconds, _ in found)
+        return found[0][1]
 
 
 def rank(job, columns):
@@ -147,10 +154,14 @@ def rank(job, columns):
         addresses = ",".join(info.address for info in context.getTaskInfos())
         told = [job, row["value"], ",".join(columns), str(context.partitionId()), addresses, token]
         command = ["Rscript", "--vanilla", script, "work", *told]
+        before = os.times()
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(done.stderr)
-        yield [float(number) for number in done.stdout.split()]
+        after = os.times()
+        seconds = after.children_user + after.children_system
+        seconds -= before.children_user + before.children_system
+        yield seconds, [float(number) for number in done.stdout.split()]
 
     return run
 
@@ -159,16 +170,21 @@ def rank(job, columns):
 
 
 def processor_time():
-    """Return the processor time of this process, its descendants, and those that have ended."""
+    """Return the processor time of this process, its descendants, and those that have ended.
+
+    Workers of PySpark are left out: their time is lost when Spark ends them. They report that of R.
+    """
     stats, children = {}, {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
             fields = (process / "stat").read_text().rpartition(")")[2].split()
+            if b"pyspark.daemon" in (process / "cmdline").read_bytes():
+                continue
         except (NotADirectoryError, FileNotFoundError, ProcessLookupError):
             continue
         stats[int(process.name)] = sum(map(int, fields[11:15])) / TICK
         children.setdefault(int(fields[1]), []).append(int(process.name))
-    found, todo = 0.0, [os.getpid()]
+    found, todo = Ranks.spent, [os.getpid()]
     while todo:
         process = todo.pop()
         found += stats.get(process, 0)
