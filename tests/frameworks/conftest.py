@@ -14,6 +14,7 @@ FOLDERS = [str(HERE), str(HERE.parent / "python")]
 
 sys.path[:0] = FOLDERS
 
+import pytest  # noqa: E402
 import ranks  # noqa: E402 (it is in one of the folders)
 
 ranks.DEADLINE = 150  # TensorFlow's import alone takes half a minute where others are at work, too
@@ -21,3 +22,16 @@ os.environ["PYTHONPATH"] = os.pathsep.join(FOLDERS)
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
+EVERYTHING = os.environ.get("SPARKRING_FRAMEWORKS") == "all"
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: runs in scripts/test long; a like test runs always")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Leave the tests out that take long and of which there is a like one."""
+    left_out = [item for item in items if item.get_closest_marker("long") and not EVERYTHING]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]

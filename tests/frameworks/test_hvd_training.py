@@ -241,6 +241,10 @@ def batch_norm(torch, hvd, rank, size):
     assert torch.allclose(ours.eval()(part), one.eval()(whole)[mine], atol=1e-5)
 
 
-@pytest.mark.parametrize(("size", "shared"), [(2, "0"), (3, "1")], ids=["2-tcp", "3-shm"])
+@pytest.mark.parametrize(
+    ("size", "shared"),
+    [pytest.param(2, "0", marks=pytest.mark.long), (3, "1")],
+    ids=["2-tcp", "3-shm"],
+)
 def test_training(size, shared):
     run(size, train_in_every_way, shared)

@@ -153,7 +153,9 @@ def train(backend, folder):
     return weights
 
 
-@pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
+@pytest.mark.parametrize(
+    "backend", ["tensorflow", "jax", pytest.param("torch", marks=pytest.mark.long)]
+)
 def test_two_ranks_train_as_one_process(backend, tmp_path):
     first, second = run(2, train, backend, str(tmp_path))
     assert all(map(np.array_equal, first, second))

@@ -194,6 +194,7 @@ def test_a_function_without_an_import_path(spark, tmp_path):
     assert np.array_equal(weights_of(loaded), weights_of(model))
 
 
+@pytest.mark.long
 def test_a_large_model(spark, tmp_path):
     """The weights are larger than a task may be; they and the metadata belong together."""
     import sparkring
@@ -437,6 +438,7 @@ def test_a_killed_executor(vectors, one, tmp_path):
     assert np.allclose(numbers_of(killed, *names), numbers_of(one, *names), atol=1e-5)
 
 
+@pytest.mark.long
 def test_ways_of_the_data(spark, tmp_path):
     """Two ranks have the rows of a half of the table each."""
     settings = {"shuffle": False, "validation": "held", "epochs": 2}
@@ -452,6 +454,7 @@ def test_ways_of_the_data(spark, tmp_path):
     assert len(numbers_of(stream, "loss")) == 2
 
 
+@pytest.mark.long
 def test_parquet_files_are_read_on_after_failures(vectors, tmp_path):
     """An epoch has 8 steps. Executors are killed within an epoch, and after its last step."""
     settings = {"batchSize": 26, "data": "parquet", "epochs": 3, "numProc": 2}
@@ -503,7 +506,7 @@ def keras_weights(model):
     }
 
 
-@pytest.mark.parametrize("backend", ["tensorflow", "jax"])
+@pytest.mark.parametrize("backend", ["tensorflow", pytest.param("jax", marks=pytest.mark.long)])
 def test_two_ranks_of_keras_get_the_weights_of_one(vectors, backend):
     settings = {"backend": backend, "weightCol": "weight", "validation": 0.2}
     one = keras_estimator(**settings).fit(vectors)
@@ -517,6 +520,7 @@ def test_two_ranks_of_keras_get_the_weights_of_one(vectors, backend):
     assert numbers_of(one, "loss")[-1] < numbers_of(one, "loss")[0]
 
 
+@pytest.mark.long
 def test_keras_goes_on_and_stops(vectors, tmp_path):
     import sparkring
     from sparkring.spark.ml import _keras_learner as learner

@@ -53,7 +53,7 @@ def train(script, workers, framework, folder):
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("framework", ["tensorflow", "torch"])
+@pytest.mark.parametrize("framework", [pytest.param("tensorflow", marks=pytest.mark.long), "torch"])
 def test_the_talks_network(framework, tmp_path):
     assert train("talk.R", WORKERS, framework, tmp_path) >= digits.ACCURACY
 

@@ -63,7 +63,9 @@ def torch(comm, backend):
     return comm.hosts, *test_torch.fit(backend)
 
 
-@pytest.mark.parametrize("backend", ["gloo", "sparkring", None])
+@pytest.mark.parametrize(
+    "backend", [pytest.param("gloo", marks=pytest.mark.long), "sparkring", None]
+)
 def test_torch_trains_across_hosts(spark, backend):
     from sparkring.spark import run
 
