@@ -160,7 +160,17 @@ def test_nulls(maker):
     filled = one(NULLS[maker], missing=float("nan"))["x"]
     assert filled.dtype == "float64"
     assert np.isnan(filled).tolist() == [False, True, False]
-    assert one(MAKERS["Arrow"](VALUES), ["whole"], missing=0.5)["whole"].dtype == "float64"
+    for column in ("whole", "truth"):
+        assert one(MAKERS["Arrow"](VALUES), [column], missing=0.5)[column].dtype == "float64"
+
+
+def test_nulls_of_booleans():
+    """NaN counted as True."""
+    truth = [{"x": True}, {"x": None}, {"x": False}]
+    for rows in ([pa.Table.from_pylist(truth)], [pd.DataFrame(truth).convert_dtypes()], truth):
+        filled = one(rows, missing=float("nan"))["x"]
+        assert filled.tolist() == pytest.approx([1, float("nan"), 0], nan_ok=True)
+        assert one(rows, missing=0)["x"].tolist() == [1, 0, 0]
 
 
 def test_infinities_are_numbers():

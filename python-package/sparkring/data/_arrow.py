@@ -59,10 +59,11 @@ def _numbers(array: Any, missing: Missing) -> NDArray[Any]:
 
     if array.null_count and missing is None:
         raise number.nulls(array.null_count, len(array))
-    if isinstance(missing, float) and pyarrow.types.is_integer(array.type):
+    is_boolean = pyarrow.types.is_boolean(array.type)
+    if isinstance(missing, float) and (is_boolean or pyarrow.types.is_integer(array.type)):
         array = array.cast(pyarrow.float64(), safe=False)
+        is_boolean = False
     if array.null_count:
-        is_boolean = pyarrow.types.is_boolean(array.type)
         array = array.fill_null(bool(missing) if is_boolean else missing)
     return _view(array)
 

@@ -279,7 +279,7 @@ def batches(
         dtype that holds the values of all ranks.
     missing : float, optional
         The number that replaces nulls. By default a null is an error. In a data frame of pandas NaN
-        counts as null. With a float, whole numbers become floats.
+        counts as null. With a float, whole numbers and booleans become floats.
     shuffle_buffer : int
         The size of the buffer from which rows are drawn at random. The buffer is filled first, and
         then each drawn row is replaced by the next row. 0 keeps the order of the partition. A

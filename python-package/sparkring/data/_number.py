@@ -56,8 +56,11 @@ def unlike(first: Any, other: Any, row: int) -> InvalidError:
 
 
 def widen(values: NDArray[Any], missing: Missing) -> NDArray[Any]:
-    """Convert whole numbers to floats where a float may replace nulls, in all chunks alike."""
-    if isinstance(missing, float) and values.dtype.kind in "iu":
+    """Convert whole numbers and booleans to floats where a float may replace nulls.
+
+    All chunks are converted alike, also chunks without nulls.
+    """
+    if isinstance(missing, float) and values.dtype.kind in "biu":
         return values.astype(np.float64)
     return values
 
