@@ -66,6 +66,9 @@ def test_models_of_frames(spark, rows):
     assert set(kind) == {"yes", "no"}
     assert probability == pytest.approx(logistic.predict_proba(table), rel=1e-9)
     assert (cluster == distances.argmin(axis=1)).all()
+    hole = frame.withColumn("a", functions.expr("if(id = 250, NULL, a)"))
+    absent = logistic.predict(hole).where("prediction IS NULL")  # no class is a guess
+    assert [row.id for row in absent.collect()] == [250]
 
 
 def test_vectors_are_features(rows):

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparkring._agree import agree
 from sparkring._core import InvalidError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from sparkring._core import Communicator
 
 
 def gather(comm: Communicator, value: Any) -> list[Any]:
     """Return the values of all ranks, in rank order. Collective."""
-    text = json.dumps(value, default=plain).encode()
+    text = agree(comm, lambda: json.dumps(value, default=plain).encode())
     lengths = comm.allgather(np.array([len(text)])).ravel()
     texts = comm.allgatherv(np.frombuffer(text, np.uint8)).tobytes()
     ends = np.cumsum(lengths)
@@ -24,17 +27,31 @@ def gather(comm: Communicator, value: Any) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """Convert what JSON does not know: arrays and numbers of NumPy, and tables by their values."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        return value.tolist()
+    """Convert what JSON does not know: arrays and numbers of NumPy, and tables by their values.
+
+    Raises
+    ------
+    InvalidError
+        For other values: their text would be a value that the caller does not have.
+    """
     if hasattr(value, "__array__"):
         return np.asarray(value).tolist()
-    return repr(value)
+    raise InvalidError(
+        f"{brief(value)} is of type {type(value).__name__}: convert it to a number or a string"
+    )
+
+
+def setting(value: Any) -> Any:
+    """Convert a setting for `gather`; a setting of another type by its text, for the error."""
+    try:
+        return json.loads(json.dumps(value, default=plain))
+    except (TypeError, ValueError):
+        return repr(value)
 
 
 def check_settings(comm: Communicator, settings: dict[str, Any]) -> None:
     """Refuse settings that differ: each rank would fit another model. Collective."""
-    all_settings = gather(comm, settings)
+    all_settings = gather(comm, {name: setting(value) for name, value in settings.items()})
     for rank, theirs in enumerate(all_settings):
         for name, value in theirs.items():
             if json.dumps(value) != json.dumps(all_settings[0].get(name)):  # NaN is not NaN
@@ -59,21 +76,39 @@ def join(comm: Communicator, what: str, mine: Any) -> Any:
     return known[0][1] if known else None
 
 
+def array_of(values: Any) -> NDArray[Any]:
+    """Return an array. NumPy would make strings of numbers beside strings: they stay objects."""
+    found = np.asarray(values)
+    if found.dtype.kind != "U" or hasattr(values, "__array__"):
+        return found
+    objects = np.asarray(values, object)
+    return found if all(isinstance(value, str) for value in objects.ravel()) else objects
+
+
 def counts_of(values: Any, what: str) -> dict[Any, int]:
     """Count each value of this rank.
 
     Raises
     ------
     InvalidError
-        For missing values, and for strings beside numbers.
+        For missing values, strings beside numbers, and values of other types.
     """
-    try:
-        found, counts = np.unique(np.ravel(np.asarray(values)), return_counts=True)
-    except TypeError:
-        found = np.array([np.nan])
-    if any(value != value for value in found.tolist()):
-        raise InvalidError(f"{what} has missing values, or strings beside numbers: leave them out")
-    return dict(zip(found.tolist(), counts.tolist()))
+    found = array_of(values).ravel()
+    if found.dtype.kind == "O":
+        found = array_of(found.tolist())
+    if found.dtype.kind in "SMmcV":
+        raise InvalidError(
+            f"{what} must not be of type {found.dtype.name}: convert them to numbers or strings, as"
+            " by astype(str)"
+        )
+    if found.dtype.kind == "O" or (found.dtype.kind == "f" and np.isnan(found).any()):
+        kinds = sorted({type(value).__name__ for value in found.tolist()})
+        raise InvalidError(
+            f"{what} has missing values, strings beside numbers or other types"
+            f" ({', '.join(kinds)}): leave them out, or convert all to numbers or strings"
+        )
+    unique, counts = np.unique(found, return_counts=True)
+    return dict(zip(unique.tolist(), counts.tolist()))
 
 
 def distinct(comm: Communicator, values: list[Any]) -> list[Any]:

@@ -21,7 +21,7 @@ from sparkring.data._arguments import check_communicator
 from sparkring.models import _spark as spark
 from sparkring.models import _storage as storage
 from sparkring.models._rows import Rows
-from sparkring.models._table import numbers_of
+from sparkring.models._table import numbers_in, numbers_of, scored
 
 if TYPE_CHECKING:
     import os
@@ -106,6 +106,7 @@ class Estimator:
         options: dict[str, Any],
     ) -> Self:
         """Fit rows of this rank, or a DataFrame of Spark."""
+        features = [features] if isinstance(features, str) else features
         if spark.is_frame(X):
             spark.fit(self, X, roles, features, options)
             return self
@@ -115,7 +116,8 @@ class Estimator:
                 f" {type(X).__name__}"
             )
         with communicator(self.comm) as comm:
-            settings = {name: value for name, value in self.get_params().items() if name != "comm"}
+            settings = {"estimator": type(self).__name__, **self.get_params()}
+            del settings["comm"]
             rows = Rows(comm, X, features, roles, settings, self._required)
             self._check()
             self._forget()
@@ -147,6 +149,8 @@ class Estimator:
         columns = getattr(self, "_columns", None)
         is_table = hasattr(X, "columns") or hasattr(X, "schema")
         x = numbers_of(X, columns if is_table else None, {}).x
+        if is_table and len(x) == 0:  # a column of arrays has no width here
+            return np.zeros((0, self.n_features_in_))
         if x.shape[1] != self.n_features_in_:
             raise InvalidError(
                 f"X has {x.shape[1]} features, and {type(self).__name__} was fitted to"
@@ -164,6 +168,19 @@ class Estimator:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "comm": None}
+
+    def __copy__(self) -> Self:
+        """Copy parameters and results. The copy shares the communicator, unlike a pickle."""
+        copied = type(self).__new__(type(self))
+        vars(copied).update(vars(self))
+        return copied
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Copy as `__copy__`, with the values of all attributes."""
+        copied = copy.copy(self)
+        memo[id(self.comm)] = self.comm
+        vars(copied).update(copy.deepcopy(vars(self), memo))
+        return copied
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take a state, also of a version with fewer parameters."""
@@ -249,16 +266,23 @@ class Regressor(Estimator):
         raise NotImplementedError
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return R squared of the predictions of these rows. Not collective."""
+        """Return R squared of the predictions of these rows. Not collective.
+
+        Where all ``y`` are equal it is 1 for predictions without an error, else 0.
+        """
         predicted = np.asarray(self.predict(X))
-        y = np.asarray(y, np.float64)
-        weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight)
-        mean = np.average(y, weights=weight)
-        total = float(np.sum(weight * (y - mean) ** 2))
-        rest = float(np.sum(weight * (y - predicted) ** 2))
-        if total == 0:
-            return 1.0 if rest == 0 else 0.0
-        return 1 - rest / total
+        given, weight = scored(y, sample_weight, len(predicted))
+        response = numbers_in(given, "y")
+        mean = np.average(response, weights=weight)
+        rest = float(np.sum(weight * (response - predicted) ** 2))
+        return explained(rest, float(np.sum(weight * (response - mean) ** 2)))
+
+
+def explained(rest: float, total: float) -> float:
+    """Return the explained part of a sum, of which some is left."""
+    if total == 0:
+        return 1.0 if rest == 0 else 0.0
+    return 1 - rest / total
 
 
 class Transformer(Estimator):

@@ -7,6 +7,8 @@ import math
 import numbers
 from typing import Any
 
+import numpy as np
+
 from sparkring._core import InvalidError
 from sparkring.data._arguments import check_choice, check_whole
 
@@ -24,6 +26,6 @@ def check_number(name: str, value: Any, least: float, most: float = math.inf) ->
 
 def check_flag(name: str, value: Any) -> bool:
     """Refuse all but True and False."""
-    if value is True or value is False:
+    if isinstance(value, (bool, np.bool_)):
         return bool(value)
     raise InvalidError(f"{name} is {value!r}: it must be True or False")

@@ -15,6 +15,7 @@ from sparkring.models._distributions import normal_tail, student_tails
 from sparkring.models._linear import LinearModel
 from sparkring.models._mean_model import MeanModel, take
 from sparkring.models._summary import Summary, glm_summary
+from sparkring.models._table import fitting, numbers_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -147,8 +148,17 @@ class GeneralizedLinearModel(MeanModel):
         """
         if offset is None:
             return super().predict(X)
-        eta = LinearModel._predict(self, self._matrix(X)) + np.asarray(offset, np.float64)
+        x = self._matrix(X)
+        given = fitting({"offset": np.asarray(offset)}, len(x))["offset"]
+        eta = LinearModel._predict(self, x) + numbers_in(given, "offset")
         return self._family().link.mean(eta)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
+        """Return the explained part of the deviance of these rows. Not collective.
+
+        The whole is the deviance of the mean of ``y``. The arguments are as for `predict`.
+        """
+        return self._explained(np.asarray(self.predict(X, offset)), y, sample_weight)
 
     def summary(self) -> Summary:
         """Return the table of tests, which prints as the summary of a ``glm()`` in R."""
@@ -167,7 +177,7 @@ class GeneralizedLinearModel(MeanModel):
         family, intercept = self._family(), self.fit_intercept
         problem = irls.Problem(rows, family, intercept)
         rows.count()
-        tolerance = min(1e-7, self.tol / 1000)
+        tolerance = max(1e-11, min(1e-7, self.tol / 1000))
         fit = irls.iterate(
             problem,
             lambda triangle: irls.least_squares(triangle, tolerance),
@@ -197,7 +207,7 @@ class GeneralizedLinearModel(MeanModel):
         self.covariance_[~kept] = np.nan
         self.covariance_[:, ~kept] = np.nan
         self.standard_errors_ = np.sqrt(np.diag(self.covariance_))
-        estimates = np.concatenate([[self.intercept_] * self.fit_intercept, self.coef_])
+        estimates = np.concatenate([[self.intercept_] * int(self.fit_intercept), self.coef_])
         with np.errstate(all="ignore"):
             self.statistics_ = estimates / self.standard_errors_
         if known:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparkring.models._base import explained
 from sparkring.models._linear import LinearModel
+from sparkring.models._table import numbers_in, scored
 
 if TYPE_CHECKING:
     from sparkring.models._family import Family
@@ -26,27 +28,36 @@ class MeanModel(LinearModel):
         return self._family().link.mean(super()._predict(x))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the explained part of the deviance of these rows. Not collective."""
-        family = self._family()
-        mean = np.asarray(self.predict(X))
-        y = np.asarray(y, np.float64)
-        weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight)
-        null = np.full(len(y), np.average(y, weights=weight))
+        """Return the explained part of the deviance of these rows. Not collective.
+
+        The whole is the deviance of the mean of ``y``.
+        """
+        return self._explained(np.asarray(self.predict(X)), y, sample_weight)
+
+    def _explained(self, mean: Array, y: Any, sample_weight: Any) -> float:
+        given, weight = scored(y, sample_weight, len(mean))
+        response = numbers_in(given, "y")
+        null = np.full(len(mean), np.average(response, weights=weight))
+        deviance = self._family().deviance
         with np.errstate(all="ignore"):
-            rest = float(np.sum(weight * family.deviance(y, mean)))
-            total = float(np.sum(weight * family.deviance(y, null)))
-        return 1 - rest / total
+            rest = float(np.sum(weight * deviance(response, mean)))
+            return explained(rest, float(np.sum(weight * deviance(response, null))))
 
 
 def take(model: Any, fit: Fit, intercept: bool) -> None:
-    """Set the attributes of a model, and warn where the fit did not converge."""
+    """Set the attributes of a model."""
     model.intercept_ = float(fit.beta[0]) if intercept else 0.0
     model.coef_ = np.array(fit.beta[int(intercept) :])
     model.n_iter_ = fit.iterations
-    model.converged_ = fit.converged
-    if not fit.converged:
+    converge(model, fit.converged)
+
+
+def converge(model: Any, converged: bool) -> None:
+    """Set whether the fit converged, and warn where it did not."""
+    model.converged_ = converged
+    if not converged:
         warnings.warn(
-            f"{type(model).__name__} did not converge in {fit.iterations} iterations: pass a"
+            f"{type(model).__name__} did not converge in {model.n_iter_} iterations: pass a"
             " larger max_iter, or scale the columns",
             RuntimeWarning,
             stacklevel=2,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from sparkring.models import _irls as irls
 from sparkring.models._checks import check_choice, check_flag, check_number, check_whole
 from sparkring.models._linear import LinearModel
 from sparkring.models._mean_model import MeanModel, take
+from sparkring.models._table import scored
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -91,7 +93,7 @@ def penalised(problem: Problem, alpha: float, max_iter: int, tol: float) -> Fit:
     return irls.iterate(
         problem,
         lambda triangle: irls.ridge_step(triangle, penalty),
-        lambda beta: float(penalty @ beta**2),
+        lambda beta: math.fsum(penalty * beta**2),  # the same bits on all processors
         max_iter,
         tol,
     )
@@ -121,7 +123,7 @@ class LogisticRegression(LinearModel):
     Attributes
     ----------
     classes_ : array of two
-        The classes, sorted.
+        The classes, sorted: numbers, booleans or strings.
     coef_ : array of shape (1, features)
         The coefficients of the second class.
     intercept_ : array of shape (1,)
@@ -178,6 +180,26 @@ class LogisticRegression(LinearModel):
         self.intercept_ = np.array([self.intercept_])
         self.classes_ = np.array(classes)
 
+    def predict(self, X: Any) -> Any:
+        """Return the class of each row. Not collective.
+
+        For a DataFrame of Spark the result is a lazy DataFrame with a further column
+        ``prediction``, which is null for rows with missing values.
+
+        Raises
+        ------
+        InvalidError
+            For rows with missing values, which have no class.
+        """
+        found = super().predict(X)
+        if isinstance(found, np.ndarray) and found.dtype.kind == "O":
+            missing = np.flatnonzero(found == None)  # noqa: E711
+            raise InvalidError(
+                f"X has missing values in {len(missing)} row{'s' * (len(missing) > 1)}, first in"
+                f" row {missing[0]}, which have no class: leave out these rows or fill the values"
+            )
+        return found
+
     def decision_function(self, X: Any) -> Array:
         """Return the logit of the second class. Not collective."""
         return self._logit(self._matrix(X))
@@ -192,7 +214,9 @@ class LogisticRegression(LinearModel):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the part of the rows whose class is predicted. Not collective."""
-        return float(np.average(self.predict(X) == np.asarray(y), weights=sample_weight))
+        predicted = self.predict(X)
+        given, weight = scored(y, sample_weight, len(predicted))
+        return float(np.average(predicted == given, weights=weight))
 
     def _logit(self, x: Array) -> Array:
         found: Array = x @ self.coef_[0] + self.intercept_[0]
@@ -203,4 +227,11 @@ class LogisticRegression(LinearModel):
         return np.stack([1 - second, second], axis=1)
 
     def _predict(self, x: Array) -> Any:
-        return self.classes_[(self._logit(x) > 0).astype(int)]
+        """Return the classes; objects, of which some are None, where values are missing."""
+        logit = self._logit(x)
+        found = self.classes_[(logit > 0).astype(int)]
+        missing = np.isnan(logit)
+        if missing.any():
+            found = found.astype(object)
+            found[missing] = None
+        return found

@@ -20,8 +20,10 @@ from sparkring.models._table import (
     Numbers,
     check_finite,
     is_batches,
+    is_parts,
     numbers_in,
     numbers_of,
+    weights_in,
 )
 
 if TYPE_CHECKING:
@@ -32,6 +34,10 @@ if TYPE_CHECKING:
     from sparkring.models._table import Array
 
 HEAD = 1000  # rows of a sample
+AGAIN = (
+    "pass an iterable that begins again, such as sparkring.data.parquet(..., epochs=None), or a"
+    " class with __iter__"
+)
 
 
 class Block(NamedTuple):
@@ -86,22 +92,31 @@ class Rows:
         required: Sequence[str] = (),
     ) -> None:
         self.comm = comm
+        self.columns: list[str] | None = None
         self._second: Any = None
         self._features, self._given = features, roles
         self._batches = x if is_batches(x) else None
+        self._streamed = bool(
+            comm.allreduce(np.array([int(self._batches is not None)]), op="max")[0]
+        )
+        self._begun: Any = None  # the iterator of the first batch
+        self._of_pass: int | None = None  # rows of all ranks in the first pass
         first = agree(comm, lambda: self._first(x))
         self._numbers = first if self._batches is None else _head(first)
         mine = None
-        if first is not None and len(first.x):
+        if first is not None:
             mine = {"columns": first.x.shape[1], "names": first.names, "of": first.columns}
         alike.check_settings(comm, dict(settings))
-        found = alike.join(comm, "features", mine)
-        self.roles = alike.join(comm, "arguments", None if first is None else sorted(first.roles))
+        found = alike.join(comm, "features", mine if first is not None and len(first.x) else None)
+        if found is None and self._streamed:  # the first batch of every rank is empty
+            found = alike.join(comm, "features", mine)
+        given = None if first is None else sorted(first.roles)
+        self.roles: list[str] = alike.join(comm, "arguments", given)
         if found is None:
             raise InvalidError("there are no rows on any rank")
         self.width: int = found["columns"]
         self.names: list[str] | None = found["names"]
-        self.columns: list[str] | None = found["of"]
+        self.columns = found["of"]
         for role in required:
             if role not in self.roles:
                 raise InvalidError(f"{role} is missing: pass it beside X")
@@ -123,7 +138,18 @@ class Rows:
         Exception
             On every rank, where a block or ``take`` fails on one rank.
         """
-        agree(self.comm, lambda: self._take_all(take))
+        rows = agree(self.comm, lambda: self._take_all(take))
+        if not self._streamed:
+            return
+        total = int(self.comm.allreduce(np.array([rows]))[0])
+        if self._of_pass is None:
+            self._of_pass = total
+        if total != self._of_pass:
+            raise InvalidError(
+                f"a pass over the batches of all ranks has {total} rows, and the first pass has"
+                f" {self._of_pass}: each pass must have all rows, as of"
+                ' sparkring.data.parquet(..., epochs=None), without equalize="drop"'
+            )
 
     def total(self, size: int, of_block: Callable[[Block], Any]) -> Array:
         """Sum ``of_block(block)``, `size` numbers, over the blocks of all ranks. Collective."""
@@ -161,30 +187,34 @@ class Rows:
         return count
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the blocks of this rank."""
-        if self._batches is None:
-            if self._numbers is not None and len(self._numbers.x):
-                yield from self._slices(self._numbers)
+        """Yield the blocks of this rank, of rows in memory."""
+        numbers = self._numbers
+        if numbers is None:
             return
-        first = 0
-        for batch in self._batches:
-            numbers = self._read(batch)
-            yield self._block(numbers, first)
-            first += len(numbers.x)
+        step = max(1000, 4 * self.width)
+        for first in range(0, len(numbers.x), step):
+            part = slice(first, first + step)
+            roles = {name: values[part] for name, values in numbers.roles.items()}
+            yield self._block(numbers._replace(x=numbers.x[part], roles=roles), first)
 
     def sample(self) -> Block | None:
         """Return the first rows of this rank; None for a rank without rows."""
         head = _head(self._numbers)
         return None if head is None or len(head.x) == 0 else self._block(head, 0)
 
-    def _take_all(self, take: Callable[[Block], Any]) -> None:
+    def _take_all(self, take: Callable[[Block], Any]) -> int:
+        """Call ``take`` for every block, and return the number of rows."""
         if self._batches is None:
             for block in self.blocks():
                 take(block)
-            return
+            return 0 if self._numbers is None else len(self._numbers.x)
         failure: Exception | None = None
         first = 0
-        for batch in self._batches:
+        batches = iter(self._batches)
+        if batches is self._begun:
+            failure = InvalidError(f"X does not begin again in each pass: {AGAIN}")
+        self._begun = None
+        for batch in batches:
             if failure is not None:
                 continue
             try:
@@ -196,6 +226,7 @@ class Rows:
                 failure = error
         if failure is not None:
             raise failure
+        return first
 
     # ---- In memory
 
@@ -206,39 +237,25 @@ class Rows:
             check_finite(numbers.x, numbers.names)
             return numbers
         if isinstance(self._batches, Iterator):
-            raise InvalidError(
-                "X is an iterator, which ends after one pass: pass an iterable that begins again,"
-                " such as sparkring.data.parquet(..., epochs=None), or a class with __iter__"
-            )
+            raise InvalidError(f"X is an iterator, which ends after one pass: {AGAIN}")
         if any(role is not None for role in self._given.values()):
             raise InvalidError(
                 "X is batches: each batch has its own y and weights, as a tuple (x, y),"
                 ' (x, y, weight) or a dict with "x", "y" and "sample_weight"'
             )
-        for batch in self._batches:
-            return self._read(batch)
-        return None
-
-    def _slices(self, numbers: Numbers) -> Iterator[Block]:
-        step = max(1000, 4 * self.width)
-        for first in range(0, len(numbers.x), step):
-            part = slice(first, first + step)
-            roles = {name: values[part] for name, values in numbers.roles.items()}
-            yield self._block(Numbers(numbers.x[part], None, None, roles), first)
+        self._begun = iter(self._batches)
+        batch = next(self._begun, None)
+        if hasattr(self._begun, "close"):  # a generator
+            self._begun.close()
+        return None if batch is None else self._read(batch)
 
     def _block(self, numbers: Numbers, first: int) -> Block:
-        if numbers.x.shape[1] != self.width:
-            raise InvalidError(
-                f"a batch has {numbers.x.shape[1]} features, and the batches before it have"
-                f" {self.width}"
-            )
         if self._batches is not None:
+            self._check(numbers)
             check_finite(numbers.x, numbers.names, first)
         weight = np.ones(len(numbers.x))
         if "sample_weight" in numbers.roles:
-            weight = numbers_in(numbers.roles["sample_weight"], "sample_weight", first)
-            if (weight < 0).any():
-                raise InvalidError("sample_weight has negative numbers")
+            weight = weights_in(numbers.roles["sample_weight"], first)
         roles = numbers.roles
         if self._second is not None:
             roles = {**roles, "y": np.asarray(roles["y"] == self._second, np.float64)}
@@ -255,13 +272,28 @@ class Rows:
                 f"a batch has {odd[0]!r}, which this model does not take: it takes"
                 f" {', '.join(['x', *self._given])}"
             )
-        numbers = numbers_of(x, self._features, roles)
+        numbers = numbers_of(x, self._features or self.columns, roles)
         mask = getattr(batch, "mask", None)
         if mask is not None and not np.all(mask):
             mask = np.asarray(mask)
             roles = {name: values[mask] for name, values in numbers.roles.items()}
             numbers = numbers._replace(x=numbers.x[mask], roles=roles)
         return numbers
+
+    def _check(self, numbers: Numbers) -> None:
+        """Refuse a batch that lacks a part of the batches before it."""
+        if numbers.columns != self.columns:
+            raise InvalidError("a batch is a table, and the batches before it are arrays")
+        if numbers.x.shape[1] != self.width:
+            raise InvalidError(
+                f"a batch has {numbers.x.shape[1]} features, and the batches before it have"
+                f" {self.width}"
+            )
+        if sorted(numbers.roles) != self.roles:
+            raise InvalidError(
+                f"a batch has {', '.join(['x', *sorted(numbers.roles)])}, and the batches before"
+                f" it have {', '.join(['x', *self.roles])}"
+            )
 
 
 def _head(numbers: Numbers | None) -> Numbers | None:
@@ -274,7 +306,12 @@ def _head(numbers: Numbers | None) -> Numbers | None:
 
 def _parts(batch: Any) -> tuple[Any, dict[str, Any]]:
     """Split a batch into the features and the roles."""
-    if isinstance(batch, tuple):
+    if isinstance(batch, tuple) or is_parts(batch):
+        if not 1 <= len(batch) <= 3:
+            raise InvalidError(
+                f"a batch is a tuple of {len(batch)}: it must be (x, y) or (x, y, sample_weight);"
+                " a mapping may have further parts by name"
+            )
         return batch[0], dict(zip(("y", "sample_weight"), batch[1:]))
     if isinstance(batch, Mapping):
         roles = dict(batch)

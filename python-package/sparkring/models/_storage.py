@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,10 +36,13 @@ def save(estimator: Estimator, path: str | os.PathLike[str]) -> None:
         text = json.dumps(header, default=number)
     except TypeError as error:
         raise InvalidError(f"this {type(estimator).__name__} cannot be saved: {error}") from None
-    part = Path(f"{os.fspath(path)}.part")
-    with part.open("wb") as file:
-        np.savez(file, **{HEADER: np.array(text)}, **arrays)
-    part.replace(path)
+    part = Path(f"{os.fspath(path)}.{uuid.uuid4().hex}.part")  # other ranks may save, too
+    try:
+        with part.open("wb") as file:
+            np.savez(file, **{HEADER: np.array(text)}, **arrays)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -66,7 +71,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(str(arrays.pop(HEADER)))
-    except (KeyError, ValueError, AttributeError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
         raise InvalidError(f"{os.fspath(path)} is no file of an estimator: {error}") from None
     if header["format"] > FORMAT or header["class"] not in models.__all__:
         raise InvalidError(

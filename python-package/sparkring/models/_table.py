@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,15 +12,18 @@ from sparkring._core import InvalidError
 from sparkring.data._arrow import ArrowTable
 from sparkring.data._frame import FrameTable
 from sparkring.data._source import Column, Table, read
-from sparkring.models._alike import brief
+from sparkring.models._alike import array_of, brief
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
     from typing_extensions import TypeAlias
 
     Array: TypeAlias = NDArray[np.float64]
+
+
+LARGEST = 1e150  # larger numbers have no square
 
 
 class Numbers(NamedTuple):
@@ -43,8 +47,17 @@ class Numbers(NamedTuple):
     roles: dict[str, NDArray[Any]]
 
 
+def is_parts(batch: Any) -> bool:
+    """Return whether this is a tuple or a list of arrays, the features first."""
+    if not isinstance(batch, (tuple, list)) or not batch:
+        return False
+    return getattr(batch[0], "ndim", 0) == 2 or _table(batch[0]) is not None
+
+
 def is_batches(x: Any) -> bool:
-    """Return whether this is an iterable of batches, and not a table, an array or a list."""
+    """Return whether this is an iterable of batches, and not a table, an array or rows."""
+    if isinstance(x, list) and x and (isinstance(x[0], Mapping) or is_parts(x[0])):
+        return True
     plain = isinstance(x, (np.ndarray, list, tuple)) or hasattr(x, "__array__")
     return not plain and not hasattr(x, "toarray") and _table(x) is None and hasattr(x, "__iter__")
 
@@ -63,8 +76,8 @@ def numbers_of(x: Any, features: Sequence[str] | None, roles: Mapping[str, Any])
     if features is not None or any(isinstance(role, str) for role in roles.values()):
         raise InvalidError("names of columns are for tables: X is a plain array")
     matrix = _matrix(x)
-    given = {name: np.asarray(role) for name, role in roles.items() if role is not None}
-    return Numbers(matrix, None, None, _fitting(given, len(matrix)))
+    given = {name: array_of(role) for name, role in roles.items() if role is not None}
+    return Numbers(matrix, None, None, fitting(given, len(matrix)))
 
 
 def _of_table(
@@ -77,14 +90,14 @@ def _of_table(
             given[name] = np.stack([_column(x, column) for column in names], axis=1)
             used.update(names)
         elif role is not None:
-            given[name] = np.asarray(role)
+            given[name] = array_of(role)
     rest = [name for name in table.names if name not in used]
     columns = list(features) if features is not None else rest
     if not columns:
         raise InvalidError("there are no features: name columns of the table in features")
     parts = [_feature(table, name) for name in columns]
     named = [label for name, part in zip(columns, parts) for label in _labels(name, part)]
-    return Numbers(np.concatenate(parts, axis=1), columns, named, _fitting(given, table.rows))
+    return Numbers(np.concatenate(parts, axis=1), columns, named, fitting(given, table.rows))
 
 
 def _table(x: Any) -> Table | None:
@@ -153,7 +166,7 @@ def _matrix(x: Any) -> Array:
     )
 
 
-def _fitting(roles: dict[str, NDArray[Any]], rows: int) -> dict[str, NDArray[Any]]:
+def fitting(roles: dict[str, NDArray[Any]], rows: int) -> dict[str, NDArray[Any]]:
     """Check that roles have a value, or several values side by side, for each row."""
     found = {}
     for name, values in roles.items():
@@ -179,17 +192,16 @@ def _is_array(column: Any) -> bool:
 
 def check_finite(x: Array, names: Sequence[str] | None, first: int = 0) -> None:
     """Refuse values that are NaN or infinite, or too large to be squared and added."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        bad = np.flatnonzero(~np.isfinite(np.abs(x).sum(axis=0)))
+    largest: Array = np.abs(x).max(axis=0, initial=0)
+    bad = np.flatnonzero(~(largest < LARGEST))  # also NaN
     if len(bad) == 0:
         return
     column = int(bad[0])
     name = repr(names[column]) if names else str(column)
-    rows = np.flatnonzero(~np.isfinite(x[:, column]))
-    count = f"{max(1, len(rows))} row{'s' * (len(rows) > 1)}"
-    where = f", first in row {first + int(rows[0])} of this rank" if len(rows) else ""
+    rows = np.flatnonzero(~(np.abs(x[:, column]) < LARGEST))
     raise InvalidError(
-        f"column {name} of X is NaN, infinite or too large in {count}{where}:"
+        f"column {name} of X is NaN, infinite or too large in {len(rows)}"
+        f" row{'s' * (len(rows) > 1)}, first in row {first + int(rows[0])} of this rank:"
         " leave out these rows, fill the values or scale the column"
     )
 
@@ -208,3 +220,23 @@ def numbers_in(values: Any, what: str, first: int = 0) -> Array:
             f"{what} is {found[row]} in row {first + row} of this rank: leave out this row"
         )
     return found
+
+
+def weights_in(values: Any, first: int = 0) -> Array:
+    """Return a column of weights, from the row ``first`` of this rank on."""
+    weight = numbers_in(values, "sample_weight", first)
+    if (weight < 0).any():
+        raise InvalidError("sample_weight has negative numbers")
+    return weight
+
+
+def scored(y: Any, sample_weight: Any, rows: int) -> tuple[NDArray[Any], Array]:
+    """Return the responses and the weights of rows whose predictions are scored."""
+    given = {"y": array_of(y)}
+    if sample_weight is not None:
+        given["sample_weight"] = np.asarray(sample_weight)
+    found = fitting(given, rows)
+    weight = weights_in(found["sample_weight"]) if sample_weight is not None else np.ones(rows)
+    if not weight.sum() > 0:
+        raise InvalidError("there are no rows with a weight to score")
+    return found["y"], weight
