@@ -57,6 +57,7 @@ library(survival)
 lung <- na.omit(lung[, c("time", "status", "age", "sex", "ph.ecog", "inst")])
 lung$status <- lung$status - 1
 lung$weight <- rep(c(1, 2, 0.5, 0), length.out = nrow(lung))
+lung$late <- lung$time + 10 * lung$age # of p-values below 2e-16
 heart$transplant <- as.numeric(heart$transplant) - 1
 write.csv(lung, file.path(folder, "lung.csv"), row.names = FALSE)
 write.csv(heart, file.path(folder, "heart.csv"), row.names = FALSE)
@@ -68,6 +69,8 @@ coxphs <- list(
                  robust = FALSE),
   cluster = coxph(Surv(time, status) ~ age + sex + ph.ecog, used, weights = weight,
                   cluster = inst),
+  strong = coxph(Surv(time, status) ~ late, lung),
+  fractional = coxph(Surv(time, status) ~ age + ph.ecog, used, weights = weight),
   few = coxph(Surv(time, status) ~ age + ph.ecog + inst, lung, cluster = sex),
   counting = coxph(Surv(start, stop, event) ~ age + year + surgery + transplant, heart,
                    cluster = id)

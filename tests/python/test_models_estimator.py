@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import models_data as data
 import numpy as np
 import pandas as pd
 import pytest
 import sparkring
+from ranks import open_comm, run
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -65,6 +68,8 @@ def test_copies_pickles_and_files(kind, tmp_path, comm):
     copied = clone(model)
     assert copied.comm is comm and data.results(copied) == {}
     assert repr(copied) == repr(model)
+    for other in (copy.copy(model), copy.deepcopy(model)):
+        assert other.comm is comm and data.results(other).keys() == data.results(model).keys()
     state = {name: value for name, value in model.__getstate__().items() if name != "comm"}
     params = set(model.get_params()) - {"comm"}
     old = kind.__new__(kind)  # of a version without parameters
@@ -76,9 +81,13 @@ def test_copies_pickles_and_files(kind, tmp_path, comm):
 
 def test_files_are_checked(tmp_path):
     path = tmp_path / "model"
-    path.write_bytes(b"nothing")
-    with pytest.raises(sparkring.InvalidError, match="no file of an estimator"):
-        models.load(path)
+    fitted(models.Ridge)[0].save(path)
+    half = path.read_bytes()[:300]
+    np.save(tmp_path / "array.npy", np.ones(3))
+    for content in ((tmp_path / "array.npy").read_bytes(), b"", half, b"nothing"):
+        path.write_bytes(content)
+        with pytest.raises(sparkring.InvalidError, match="no file of an estimator"):
+            models.load(path)
     with pytest.raises(OSError, match="absent"):
         models.load(tmp_path / "absent")
     model = models.LinearRegression()
@@ -86,6 +95,15 @@ def test_files_are_checked(tmp_path):
     with pytest.raises(sparkring.InvalidError, match="cannot be saved"):
         model.save(path)
     assert path.read_bytes() == b"nothing"
+
+
+def test_all_ranks_may_save_to_one_file(tmp_path):
+    """They wrote one temporary file, which some did not find."""
+    model, _ = fitted(models.PCA)
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(model.save, [tmp_path / "model"] * 64))
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert np.array_equal(models.load(tmp_path / "model").components_, model.components_)
 
 
 def test_pipelines_and_searches():
@@ -101,6 +119,25 @@ def test_pipelines_and_searches():
     probabilities = search.predict_proba(rows["x"])
     assert probabilities.sum(axis=1) == pytest.approx(1)
     assert ((probabilities[:, 1] > 0.5) == search.predict(rows["x"])).all()
+
+
+def search():
+    """Search on ranks that would choose different parameters alone."""
+    with open_comm() as comm:
+        random = np.random.default_rng(comm.rank)
+        x = random.normal(size=(60, 3))
+        y = x.sum(axis=1) * (1 if comm.rank == 0 else -0.3)
+        grid = {"alpha": [1e-3, 60]}
+        ridge = models.Ridge(comm=comm)
+        with pytest.raises(sparkring.InvalidError, match="rank 1 has alpha=60"):
+            GridSearchCV(ridge, grid, cv=3).fit(x, y)
+        scoring = lambda model, x, y: comm.allreduce(model.score(x, y), op="avg")  # noqa: E731
+        return GridSearchCV(ridge, grid, cv=3, scoring=scoring).fit(x, y).best_params_
+
+
+def test_ranks_search_together():
+    first, second = run(2, search)
+    assert first == second
 
 
 def test_kinds():
@@ -120,7 +157,28 @@ def test_scores():
     assert model.score(frame, data.rows()["count"]) == pytest.approx(explained)
     model, frame = fitted(models.CoxPH)
     rows = data.rows()
-    assert 0.5 < model.score(frame, np.column_stack([rows["positive"], rows["binary"]])) < 0.9
+    times = np.column_stack([rows["positive"], rows["binary"]])
+    assert 0.5 < model.score(frame, times) < 0.9
+    with pytest.raises(sparkring.InvalidError, match=r"y has shape \(600, 3\)"):
+        model.score(frame, np.column_stack([times, times[:, 1]]))
+
+
+def test_responses_of_scores():
+    """Columns of one value, offsets, constants and other lengths."""
+    rows = data.rows()
+    x, y, count, offset = rows["x"], rows["y"], rows["count"], rows["offset"]
+    linear = models.LinearRegression().fit(x, y[:, None])
+    assert linear.score(x, y[:, None]) == linear.score(x, y)
+    assert linear.score(x, np.ones(data.ROWS)) == 0
+    with pytest.raises(sparkring.InvalidError, match=r"X has 600 rows and y has shape \(599,\)"):
+        linear.score(x, y[1:])
+    logistic = models.LogisticRegression().fit(x, rows["binary"])
+    assert logistic.score(x, rows["binary"][:, None]) == logistic.score(x, rows["binary"])
+    with pytest.raises(sparkring.InvalidError, match="missing values in 1 row, first in row 2"):
+        logistic.predict(np.where(np.arange(data.ROWS)[:, None] == 2, np.nan, x))
+    poisson = models.GeneralizedLinearModel(family="poisson").fit(x, count, offset=30 * offset)
+    assert poisson.score(x, count, offset=30 * offset) > poisson.score(x, count)
+    assert poisson.score(x, np.ones(data.ROWS)) == 0
 
 
 def test_scikit_learn_is_not_needed():

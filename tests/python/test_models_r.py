@@ -29,8 +29,10 @@ GLMS = {
 COXPHS = {
     "efron": ({}, {}, ["age", "sex", "ph.ecog"]),
     "breslow": ({"ties": "breslow"}, {}, ["age", "sex", "ph.ecog"]),
-    "strata": ({}, {"strata": "sex", "sample_weight": "weight"}, ["age", "ph.ecog"]),
+    "strata": ({"robust": False}, {"strata": "sex", "sample_weight": "weight"}, ["age", "ph.ecog"]),
     "cluster": ({}, {"cluster": "inst", "sample_weight": "weight"}, ["age", "sex", "ph.ecog"]),
+    "strong": ({}, {}, ["late"]),
+    "fractional": ({}, {"sample_weight": "weight"}, ["age", "ph.ecog"]),
     "few": ({}, {"cluster": "sex"}, ["age", "ph.ecog", "inst"]),
     "counting": ({}, {"cluster": "id"}, ["age", "year", "surgery", "transplant"]),
 }
@@ -131,7 +133,14 @@ def test_summaries_of_generalized_linear_models(results, name):
     assert lines_of(mine, "Coefficients") == lines_of(theirs, "Coefficients")
 
 
-@pytest.mark.parametrize("name", ["efron", "cluster"])
+@pytest.mark.parametrize("name", ["efron", "cluster", "strong", "fractional"])
 def test_summaries_of_proportional_hazards(results, name):
     theirs, mine = results[0][name]["printed"], results[1][name]["printed"].splitlines()
     assert lines_of(mine, "  n=") == lines_of(theirs, "  n=")
+
+
+def test_separated_rows_have_no_likelihood_left():
+    """The logarithm ends at 0, by which nothing can be divided."""
+    y = np.array([[4.0, 1], [3, 1], [2, 1], [1, 1]])
+    model = models.CoxPH(max_iter=50).fit(np.arange(4.0)[:, None], y)
+    assert model.log_likelihood_ == 0 and model.coef_[0] > 20

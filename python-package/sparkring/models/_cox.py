@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from sparkring._core import InvalidError
 from sparkring.models import _cox_records as cox_records
 from sparkring.models._base import Regressor
 from sparkring.models._checks import check_choice, check_flag, check_number, check_whole
@@ -15,6 +15,8 @@ from sparkring.models._cox_hazard import cumulative_hazard, hazards_at
 from sparkring.models._cox_pass import look
 from sparkring.models._cox_summary import cox_summary
 from sparkring.models._distributions import normal_tail
+from sparkring.models._mean_model import converge
+from sparkring.models._table import scored
 from sparkring.models._tsqr import lead
 
 if TYPE_CHECKING:
@@ -43,7 +45,8 @@ class CoxPH(Regressor):
     ties : {"efron", "breslow"}
         The treatment of events at the same time.
     robust : bool, optional
-        Whether the covariance is the robust one; by default if there are clusters.
+        Whether the covariance is the robust one; by default if there are clusters, or weights that
+        are no whole numbers.
     max_iter : int
         The largest number of iterations.
     tol : float
@@ -173,8 +176,9 @@ class CoxPH(Regressor):
         InvalidError
             For a stratum that the fit did not have, and a model without a baseline hazard.
         """
-        hazards = hazards_at(self, np.asarray(times, np.float64), strata)
-        risk = np.exp(self._predict(self._matrix(X)))
+        x = self._matrix(X)
+        hazards = hazards_at(self, np.asarray(times, np.float64), strata, len(x))
+        risk = np.exp(self._predict(x))
         found: Array = np.exp(-risk[:, None] * hazards)
         return found
 
@@ -182,15 +186,21 @@ class CoxPH(Regressor):
         """Return the concordance of predictions and right-censored times. Not collective.
 
         It is the part of the pairs of rows, of which one had its event first, whose prediction has
-        the same order; equal predictions count half.
+        the same order; equal predictions count half. A pair has the product of its weights.
         """
-        time, status = np.asarray(y, np.float64).T
         risk = np.asarray(self.predict(X))
+        given, weight = scored(y, sample_weight, len(risk))
+        if given.ndim != 2 or given.shape[1] != 2:
+            raise InvalidError(
+                f"y has shape {given.shape}: the concordance is for columns of time and status"
+            )
+        time, status = given.astype(np.float64).T
         pairs = wins = 0.0
         for row in np.flatnonzero(status > 0):
             later = (time > time[row]) | ((time == time[row]) & (status == 0))
-            pairs += later.sum()
-            wins += (risk[later] < risk[row]).sum() + (risk[later] == risk[row]).sum() / 2
+            pairs += weight[row] * weight[later].sum()
+            order = (risk[later] < risk[row]) + (risk[later] == risk[row]) / 2
+            wins += weight[row] * (weight[later] @ order)
         return wins / pairs if pairs else float("nan")
 
     def _predict(self, x: Array) -> Array:
@@ -215,7 +225,7 @@ class CoxPH(Regressor):
         self.coef_ = fit.beta
         self.covariance_ = self.naive_covariance_ = fit.step["variance"]
         kept = fit.step["kept"] > 0
-        if "cluster" in rows.roles if self.robust is None else self.robust:
+        if is_robust(records, rows) if self.robust is None else self.robust:
             self.covariance_ = robust(records, fit, efron)
         self.standard_errors_ = np.where(kept, np.sqrt(np.diag(self.covariance_)), np.nan)
         with np.errstate(all="ignore"):
@@ -228,14 +238,8 @@ class CoxPH(Regressor):
             self.baseline_ = cumulative_hazard(records, fit.now.groups)
             self.strata_ = np.array(strata)
         self.means_, self.n_obs_, self.n_events_ = records.means, records.rows, records.events
-        self.n_iter_, self.converged_, self.rank_ = fit.iterations, fit.converged, int(kept.sum())
-        if not fit.converged:
-            warnings.warn(
-                f"CoxPH did not converge in {fit.iterations} iterations: pass a larger max_iter, or"
-                " scale the columns",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+        self.n_iter_, self.rank_ = fit.iterations, int(kept.sum())
+        converge(self, fit.converged)
 
 
 class Fit(NamedTuple):
@@ -258,8 +262,9 @@ def iterate(records: Records, now: Pass, efron: bool, max_iter: int, tol: float)
     while not converged and iteration < max_iter:
         iteration += 1
         new = look(records, beta + direction, efron)
-        # A likelihood of 0, of strata of one row each, has no ratio.
-        change = 0.0 if new.loglik == now.loglik else abs(1 - now.loglik / new.loglik)
+        # A likelihood of 0, of strata of one row each or separated rows, has no ratio.
+        gap = abs(new.loglik - now.loglik)
+        change = 0.0 if gap == 0 else gap / abs(new.loglik) if new.loglik != 0 else np.inf
         if not np.isfinite(new.loglik) or (new.loglik < now.loglik and change > tol):
             direction = direction / 2
             continue
@@ -296,6 +301,12 @@ def independent(information: Array) -> Any:
         used[column] = True
         rest = rest - np.outer(rest[:, column], rest[column]) / pivot
     return used
+
+
+def is_robust(records: Records, rows: Rows) -> bool:
+    """Return whether the covariance is robust by default, as in survival. Collective."""
+    broken = float((records.weight % 1 != 0).any())
+    return "cluster" in rows.roles or bool(records.comm.allreduce(np.array([broken]))[0] > 0)
 
 
 def robust(records: Records, fit: Fit, efron: bool) -> Array:

@@ -27,14 +27,18 @@ def cumulative_hazard(records: Records, groups: Groups) -> Array:
     return found
 
 
-def hazards_at(model: Any, times: Array, strata: Any) -> Array:
-    """Return the cumulative hazard at some times, a row for each stratum that is given."""
+def hazards_at(model: Any, times: Array, strata: Any, rows: int) -> Array:
+    """Return the cumulative hazard at some times, for each of the rows or, without strata, once."""
     if not hasattr(model, "baseline_"):
         raise InvalidError("the model has no baseline hazard: fit it with baseline=True")
     known = model.strata_.tolist()
     if (strata is None) != (len(known) == 0):
         raise InvalidError("pass strata, one for each row, if the fit had strata, and only then")
+    if isinstance(strata, str):
+        raise InvalidError(f"strata is {strata!r}: pass a sequence with one stratum for each row")
     wanted = [None] if strata is None else np.asarray(strata).tolist()
+    if strata is not None and len(wanted) != rows:
+        raise InvalidError(f"X has {rows} rows and strata has {len(wanted)} values")
     absent = [stratum for stratum in wanted if known and stratum not in known]
     if absent:
         raise InvalidError(f"there is no stratum {absent[0]!r}: the fit had {brief(known)}")

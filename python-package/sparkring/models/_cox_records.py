@@ -14,6 +14,7 @@ import numpy as np
 
 from sparkring._agree import agree
 from sparkring._core import InvalidError
+from sparkring.models import _alike as alike
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -198,12 +199,15 @@ def columns_of(rows: Rows) -> tuple[dict[str, Array], list[Any]]:
     Raises
     ------
     InvalidError
-        For responses that are no times, and statuses other than 0 and 1.
+        For responses that are no times, statuses other than 0 and 1, and several columns of strata
+        or clusters.
     """
     if not rows.in_memory:
         raise InvalidError("CoxPH sorts its rows: pass an array or a table, and not batches")
     comm = rows.comm
     found = agree(comm, lambda: own_columns(rows))
+    has_rows = rows.sample() is not None
+    alike.join(comm, "columns of y", 2 + ("start" in found) if has_rows else None)
     strata: list[Any] = []
     before = float(comm.exscan(np.array([len(found["stop"])], np.float64))[0])
     for role in ("strata", "cluster"):
@@ -243,7 +247,7 @@ def own_columns(rows: Rows) -> dict[str, Any]:
             part["start"] = y[used, 0]
         for role in ("strata", "cluster"):
             if role in block.roles:
-                part[role] = block.roles[role][used]
+                part[role] = one_column(block.roles[role], role)[used]
         parts.append(part)
     if parts:
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -251,6 +255,16 @@ def own_columns(rows: Rows) -> dict[str, Any]:
     found["x"] = np.zeros((0, rows.width))
     found.update({role: np.zeros(0) for role in ("strata", "cluster") if role in rows.roles})
     return found
+
+
+def one_column(values: NDArray[Any], role: str) -> NDArray[Any]:
+    """Refuse several columns."""
+    if values.ndim != 1:
+        raise InvalidError(
+            f"{role} has shape {values.shape}: pass one value for each row, as of a column that"
+            " joins the others"
+        )
+    return values
 
 
 def check_times(y: Array) -> None:

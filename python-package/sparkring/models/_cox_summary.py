@@ -15,6 +15,7 @@ from sparkring.models._summary import (
     coefficient_table,
     general,
     labels_of,
+    p_values,
     real,
 )
 
@@ -60,6 +61,6 @@ def tests(model: Any) -> str:
     }
     return "\n".join(
         f"{title}{general(round(value, 2), DIGITS)}  on {model.rank_} df,   p="
-        f"{general(chi_squared_tail(value, model.rank_), 1)}"
+        f"{p_values(np.array([chi_squared_tail(value, model.rank_)]), 1)[0]}"
         for title, value in values.items()
     )

@@ -54,8 +54,8 @@ def labels_of(model: Any) -> list[str]:
 
 def glm_summary(model: Any) -> Summary:
     """Summarise a generalised linear model."""
-    names = ["(Intercept)"] * model.fit_intercept + labels_of(model)
-    estimates = np.concatenate([[model.intercept_] * model.fit_intercept, model.coef_])
+    names = ["(Intercept)"] * int(model.fit_intercept) + labels_of(model)
+    estimates = np.concatenate([[model.intercept_] * int(model.fit_intercept), model.coef_])
     aliased = np.isnan(model.standard_errors_)
     estimates[aliased] = np.nan
     letter = "z" if model._family().known else "t"
@@ -141,13 +141,13 @@ def aligned(texts: Sequence[str]) -> list[str]:
     return [text.rjust(width) for text in texts]
 
 
-def p_values(values: Array) -> list[str]:
-    """Format p-values as format.pval() of R, with three digits."""
+def p_values(values: Array, digits: int = 3) -> list[str]:
+    """Format p-values as format.pval() of R."""
     eps = float(np.finfo(float).eps)
     texts = ["NA"] * len(values)
     for least, most in ((1e-4, math.inf), (eps, 1e-4)):
         places = [place for place, p in enumerate(values) if least <= p < most]
-        for place, text in zip(places, real(values[places], 3)):
+        for place, text in zip(places, real(values[places], digits)):
             texts[place] = text
     widest = max((len(text) for text, p in zip(texts, values) if not p < eps), default=0)
     tiny = "<2e-16" if widest <= 6 else "< 2e-16"
