@@ -53,15 +53,25 @@ def first_of(ranks):
 
 
 class Batches:
-    """Batches of rows, which can be iterated again; ``limit`` bounds how often."""
+    """Batches of rows, which can be iterated again. ``later`` makes those of later passes."""
 
-    def __init__(self, batches):
-        self.batches = batches
+    def __init__(self, batches, later=list):
+        self.batches, self.later = batches, later
         self.passes = 0
 
     def __iter__(self):
         self.passes += 1
-        return iter(self.batches)
+        return iter(self.batches if self.passes <= 2 else self.later(self.batches))
+
+
+class Once:
+    """Batches whose iterator is the same in each pass."""
+
+    def __init__(self, batches):
+        self.iterator = iter(batches)
+
+    def __iter__(self):
+        return self.iterator
 
 
 def batches_of(given, names, step=90):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 
@@ -35,8 +36,14 @@ def broken(rank):
     hole = np.where(np.arange(200).reshape(50, 4) == 42, np.nan, x) if odd else x
     names = ["a", "b", "c", "e"] if odd else COLUMNS
     batch = [(x, y), (x[:, :3] if odd else x, y), (x, y)]
+    number = itertools.count()
+    turned = data.Batches(batch[::2], lambda batches: [(x + next(number), y) for x, y in batches])
+    fewer = data.Batches(batch[::2], lambda batches: batches[: 2 - odd])
+    net = models.ElasticNetCV(alphas=[0.1], cv=2)
     linear, kmeans = models.LinearRegression(), models.KMeans(n_clusters=2)
     poisson = models.GeneralizedLinearModel(family="poisson")
+    times = np.stack([np.zeros(50), y**2 + 1, np.ones(50)], 1)
+    strata = np.ones((50, 1 + odd))
     return [
         (linear, (hole, y), "column 2 of X is NaN.* in 1 row, first in row 10 of this"),
         (linear, (x[:, : 4 - odd], y), "rank 1 has features .*3.* and rank 0 has .*4"),
@@ -53,21 +60,40 @@ def broken(rank):
             (data.Batches(batch),),
             "a batch has 3 features, and the batches before it have 4",
         ),
+        (
+            linear,
+            (data.Batches([(x, y), (x,) if odd else (x, y)]),),
+            "a batch has x, and the batches before it have x, y",
+        ),
+        (linear, (data.Batches([(x, y, y, y)]),), "a batch is a tuple of 4"),
         (linear, (iter(batch),), "X is an iterator"),
+        (linear, (data.Once(batch),), "X does not begin again in each pass"),
+        (linear, (data.Once(part for part in batch),), "X does not begin again in each pass"),
+        (kmeans, (fewer,), "a pass over the batches of all ranks has 150 rows, .* first .* 200"),
+        (net, (turned,), "pass the same batches in the same order in each pass"),
         (linear, (data.Batches([{"x": x, "y": y, "w": y}]),), "a batch has 'w', which this model"),
         (models.PCA(), (data.Batches([(x, y, y)]),), "it takes x$"),
         (linear, (data.Batches(batch), y), "X is batches: each batch has its own y"),
         (models.Ridge(alpha=1.0 + odd), (x, y), "rank 1 has alpha=2.0 and rank 0 has alpha=1.0"),
+        (models.Lasso() if odd else linear, (x, y), "rank 1 has estimator='Lasso' and rank 0"),
         (models.Ridge(alpha=-1), (x, y), "alpha is -1: it must be a number from 0 on"),
         (poisson, (x, np.where(odd, -1, 1)[None].repeat(50)), "y is -1.0 in row 0 .*'poisson'"),
         (models.GeneralizedLinearModel(link="logit"), (x, y), "link is 'logit'"),
         (models.LogisticRegression(), (x, np.arange(50) % (2 + odd)), "y has 3 classes"),
+        (
+            models.LogisticRegression(),
+            (x, np.where(y > 0, b"a", b"b") if odd else y > 0),
+            "y must not be of type bytes8",
+        ),
+        (linear, (x * np.where(odd, 1e160, 1), y), "column 0 of X is NaN, infinite or too large"),
         (models.KMeans(n_clusters=101), (x,), "n_clusters is 101, and there are 100 rows"),
         (models.KMeans(init=x[:2], n_clusters=3), (x,), "init has shape"),
         (kmeans, (hole,), "column 2"),
         (models.PCA(n_components=5), (x,), "n_components is 5"),
         (models.CoxPH(), (x, np.stack([y**2, np.full(50, 1 + odd)], 1)), "the status in y must be"),
         (models.CoxPH(), (data.Batches(batch),), "CoxPH sorts its rows"),
+        (models.CoxPH(), (x, times[:, odd:]), "rank 1 has columns of y 2 and rank 0 has 3"),
+        (models.CoxPH(), {"X": x, "y": times, "strata": strata}, r"strata has shape \(50, 2\)"),
     ]
 
 
@@ -76,7 +102,11 @@ def fit_broken():
     with open_comm() as comm:
         for model, arguments, _ in broken(comm.rank):
             try:
-                model.set_params(comm=comm).fit(*arguments)
+                model.set_params(comm=comm)
+                if isinstance(arguments, dict):
+                    model.fit(**arguments)
+                else:
+                    model.fit(*arguments)
                 found.append("no error")
             except sparkring.InvalidError as error:
                 found.append(str(error))
@@ -131,8 +161,44 @@ def test_tables_and_names_of_columns():
         models.Ridge().predict(frame)
     with pytest.raises(sparkring.InvalidError, match="column 'a' holds no numbers"):
         models.LinearRegression().fit(frame.assign(a="text"), "y")
+    assert models.LinearRegression().fit(frame, "y", features="a").coef_.shape == (1,)
     with pytest.raises(TypeError, match="num_proc"):
         models.LinearRegression().fit(frame, "y", num_proc=2)
+
+
+def test_nulls_of_booleans_are_missing():
+    """They counted as True."""
+    y = np.array([1.0, 1, 0, 1])
+    whole, holes = ["t", "t", "f", "t"], ["t", None, "f", None]
+    known = {"t": True, "f": False, None: None}
+    for make in (
+        lambda values: pa.table({"a": pa.array([known[value] for value in values])}),
+        lambda values: pd.DataFrame({"a": pd.array([known[value] for value in values], "boolean")}),
+        lambda values: pd.DataFrame({"a": [known[value] for value in values]}),
+    ):
+        model = models.LinearRegression().fit(make(whole), y)
+        assert model.coef_ == pytest.approx([1])
+        assert np.isnan(model.predict(make(holes))).tolist() == [False, True, False, True]
+        with pytest.raises(sparkring.InvalidError, match=r"column 'a' of X is NaN.* in 2 rows"):
+            models.LinearRegression().fit(make(holes), y)
+
+
+def test_batches_of_many_forms():
+    """Lists, batches without rows, and tables whose columns are in another order."""
+    rows = data.rows()
+    x, y = rows["x"], rows["y"]
+    frame = pd.DataFrame(x, columns=COLUMNS)
+    expected = models.LinearRegression().fit(x, y).coef_
+    for batches in (
+        [(x[:200], y[:200]), (x[200:], y[200:])],
+        data.Batches([[x[:200], y[:200]], [x[200:], y[200:]]]),
+        data.Batches([(x[:0], y[:0]), (x, y)]),
+        data.Batches([(frame[:200], y[:200]), (frame[COLUMNS[::-1]][200:], y[200:])]),
+    ):
+        assert models.LinearRegression().fit(batches).coef_ == pytest.approx(expected, rel=1e-9)
+    other = [(frame[:200], y[:200]), (frame[200:].rename(columns={"a": "z"}), y[200:])]
+    with pytest.raises(sparkring.InvalidError, match="no column 'a'"):
+        models.LinearRegression().fit(other)
 
 
 STREAMED = {

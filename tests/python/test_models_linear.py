@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import models_data as data
 import numpy as np
 import pytest
-from ranks import open_comm, run
+from ranks import launch, open_comm, run
 from sklearn import linear_model
 from sklearn.model_selection import PredefinedSplit
 from sparkring import models
@@ -129,6 +131,40 @@ def test_digits_at_a_large_condition():
     assert model.rank_ == 6
     assert model.singular_ == pytest.approx(singular, rel=1e-7, abs=1e-15)
     assert model.predict(x) == pytest.approx(x @ b, abs=1e-14)
+
+
+ROUNDING = """
+import numpy, sparkring, warnings
+from sparkring import models
+warnings.simplefilter("ignore")  # no convergence
+with sparkring.init(timeout=30, call_timeout=20) as comm:
+    for seed in range(45, 60):
+        random = numpy.random.default_rng((seed, comm.rank))
+        x = random.normal(size=(60, 100))
+        y = x[:, 0] + random.normal(size=60) > 0
+        tol = 1e-16 if seed % 2 else 1e-15
+        models.LogisticRegression(comm=comm, C=[0.01, 0.1, 1][seed % 3], tol=tol).fit(x, y)
+"""
+
+
+def test_ranks_of_other_processors_decide_alike():
+    """Their sums of BLAS have other bits, by which one rank ended its iterations."""
+    kernel = "$(test $SPARKRING_RANK = 0 && echo Haswell || echo Sandybridge)"
+    shell = f'export OPENBLAS_CORETYPE={kernel}; exec "$0" -c "$1"'
+    job = launch(2, "sh", "-c", shell, sys.executable, ROUNDING)
+    assert job.returncode == 0, job.stderr.decode()
+
+
+def test_units_of_columns_do_not_count():
+    """A small unit made a column dependent, and more so with more rows."""
+    rows = data.rows()
+    units = np.array([1, 1e-9, 1e-13, 1e9])
+    expected = models.LinearRegression().fit(rows["x"], rows["y"])
+    x = np.column_stack([rows["x"] * units, np.full(data.ROWS, 0.1)])  # and a constant
+    model = models.LinearRegression().fit(x, rows["y"])
+    assert model.rank_ == 4
+    assert model.coef_[:4] * units == pytest.approx(expected.coef_, rel=1e-8)
+    assert abs(model.coef_[4]) < 1e-9
 
 
 def test_the_shortest_coefficients_of_dependent_columns():

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import models_data as data
 import numpy as np
 import pytest
+import sparkring
 from ranks import open_comm, run
 from sklearn import cluster, decomposition, preprocessing
 from sparkring import models
+from sparkring.models._quantile import order_statistic
 
 START = data.rows()["x"][:5]
 PROBS = [0, 0.1, 0.5, 0.777, 1]
@@ -107,6 +111,55 @@ def test_quantiles_of_many_values():
     values[:30_000] = 0.25
     for found in run(2, many):
         assert found == pytest.approx(np.quantile(values, PROBS), rel=1e-15)
+
+
+class Crowd:
+    """A communicator of one rank that seems to be of 1,000 ranks, and counts its calls."""
+
+    size = 1000
+
+    def __init__(self, comm):
+        self.comm, self.calls = comm, 0
+
+    def __getattr__(self, name):
+        self.calls += 1
+        return getattr(self.comm, name)
+
+
+def test_quantiles_of_many_ranks(comm):
+    """Each rank proposed one value, so each round left all candidates but one."""
+    crowd, values = Crowd(comm), np.arange(30_000.0)
+    assert order_statistic(crowd, values, 12_345) == 12_345
+    assert crowd.calls < 20
+
+
+def test_values_that_are_not_counted():
+    for values in (
+        np.array(["2020-01-01"], "datetime64[D]"),
+        [b"a"],
+        [Decimal(1)],
+        ["a", np.nan],
+        ["a", 1],
+        ["a", None],
+        [1.0, np.nan],
+    ):
+        with pytest.raises(sparkring.InvalidError, match=r"values (must not be|has missing)"):
+            models.table(values)
+    assert models.table(["b", "a", "b"]) == {"a": 1, "b": 2}
+    assert models.table([2, 1, 2]) == {1: 1, 2: 2}
+
+
+def test_small_variances():
+    """Times have a large mean, and the last component of few rows is rounding noise."""
+    x = data.rows()["x"][:, :3]
+    times = 1.7e12 + 1e3 * x
+    scaler = models.StandardScaler().fit(times, sample_weight=np.full(data.ROWS, 1e4))
+    assert scaler.scale_ == pytest.approx(times.std(axis=0), rel=1e-4)
+    whitened = models.PCA(whiten=True).fit(x[:3]).transform(x[:3])
+    assert whitened.std(axis=0, ddof=1) == pytest.approx([1, 1, 0], abs=1e-9)
+    for kind in (models.PCA, models.TruncatedSVD):
+        with pytest.raises(sparkring.InvalidError, match="n_components is 5, and the rows"):
+            kind(n_components=np.int64(5)).fit(x)
 
 
 def test_transformed_rows():

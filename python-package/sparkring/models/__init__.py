@@ -6,7 +6,9 @@ collective. ``predict``, ``transform`` and ``score`` work on the given rows alon
 arrays, or tables of pandas or Arrow. Models with few sums also take an iterable of batches, which
 each pass takes from the start, so the rows may be larger than the memory. ``fit`` and ``predict``
 take a DataFrame of Spark, too. The estimators work in Pipeline and the searches of scikit-learn,
-which need not be installed. R's package has the same models.
+which need not be installed. A search on several ranks needs a score of the rows of all ranks, such
+as ``scoring=lambda model, x, y: comm.allreduce(model.score(x, y), op="avg")``. R's package has the
+same models.
 
 Examples
 --------

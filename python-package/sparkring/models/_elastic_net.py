@@ -11,7 +11,7 @@ from sparkring._core import InvalidError
 from sparkring.models import _family as families
 from sparkring.models import _net_path as net_path
 from sparkring.models._checks import check_choice, check_flag, check_number, check_whole
-from sparkring.models._mean_model import MeanModel
+from sparkring.models._mean_model import MeanModel, converge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,6 +81,8 @@ class ElasticNet(NetModel):
         The coefficients, on the scale of the link.
     n_iter_ : int
         The number of Newton's steps; 1 for ``"gaussian"``.
+    converged_ : bool
+        Whether the fit converged.
 
     References
     ----------
@@ -116,6 +118,7 @@ class ElasticNet(NetModel):
         path = net_path.fit(rows, self._settings(), np.array([float(self.alpha)]), 0, 0.0)
         self.coef_, self.intercept_ = path.coefficients[0], float(path.intercepts[0])
         self.n_iter_ = int(path.passes[0])
+        converge(self, bool(path.converged[0]))
 
 
 class Lasso(ElasticNet):
@@ -156,7 +159,8 @@ class ElasticNetCV(NetModel):
     """An elastic net whose penalty is chosen by cross-validation.
 
     Row number r of all ranks is in fold ``r % cv``, so all folds have equal sizes. For
-    ``"gaussian"`` one pass over the rows has all folds and penalties.
+    ``"gaussian"`` one pass over the rows has all folds and penalties. Batches must come in the same
+    order in each pass, so shuffled batches are refused.
 
     Parameters
     ----------
@@ -184,6 +188,8 @@ class ElasticNetCV(NetModel):
         The coefficients of all rows at ``alpha_``.
     coef_path_, intercept_path_ : arrays
         The coefficients of all rows at each penalty.
+    n_iter_, converged_ : int and bool
+        As for `ElasticNet`, at ``alpha_``.
     """
 
     def __init__(
@@ -239,6 +245,7 @@ class ElasticNetCV(NetModel):
         self.coef_path_, self.intercept_path_ = path.coefficients, path.intercepts
         self.coef_, self.intercept_ = path.coefficients[best], float(path.intercepts[best])
         self.n_iter_ = int(path.passes[best])
+        converge(self, bool(path.converged[best]))
 
     def _given(self) -> Array | None:
         if self.alphas is None:

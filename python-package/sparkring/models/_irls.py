@@ -75,8 +75,8 @@ class Problem:
         keep: Callable[[Block], Any] | None = None,
     ) -> None:
         self.rows, self.family = rows, family
-        self.intercept, self.slopes, self.keep = intercept, slopes, keep
-        self.width = intercept + slopes * rows.width
+        self.intercept, self.slopes, self.keep = bool(intercept), slopes, keep
+        self.width = self.intercept + slopes * rows.width
 
     def design(self, x: Array) -> Array:
         """Return the columns of the model."""
@@ -168,8 +168,8 @@ class Fit(NamedTuple):
         The pass at ``beta``.
     iterations : int
         The number of steps.
-    converged, boundary : bool
-        Whether they converged, and whether a step led to impossible means and was halved.
+    converged : bool
+        Whether they converged.
     """
 
     beta: Array
@@ -178,7 +178,6 @@ class Fit(NamedTuple):
     now: Pass
     iterations: int
     converged: bool
-    boundary: bool
 
 
 def iterate(
@@ -192,7 +191,8 @@ def iterate(
     """Iterate to the minimum of the deviance plus the penalty. Collective.
 
     ``solve`` returns the coefficients ``beta`` of the next step, on rank 0, from a triangle. A step
-    is halved while it leads to impossible means or, with a penalty, while it does not descend.
+    is halved while it leads to impossible means or, with a penalty, while it does not descend. The
+    ``penalty`` must have the same bits on all ranks, which decide by it alike.
     ``begin`` has coefficients and the pass there.
     """
     beta: Array | None = None
@@ -204,7 +204,7 @@ def iterate(
             )
     else:
         beta, now = begin
-    converged = boundary = False
+    converged = False
     solved: dict[str, Any] = {}
     previous = beta
     iteration = 0
@@ -214,14 +214,13 @@ def iterate(
         triangle = now.triangle
         solved = lead(problem.rows.comm, lambda: solve(triangle))  # type: ignore[arg-type] # noqa: B023
         new, before = solved["beta"], now.deviance + extra
-        after, new, halved = halve(problem, beta, new, before, penalty)
-        boundary = boundary or halved
+        after, new = halve(problem, beta, new, before, penalty)
         previous, beta, now = beta, new, after
         extra = 0.0 if penalty is None else penalty(beta)
         value = now.deviance + extra
         converged = abs(value - before) / (abs(value) + 0.1) <= tol
     assert beta is not None
-    return Fit(beta, previous, solved, now, iteration, converged, boundary)
+    return Fit(beta, previous, solved, now, iteration, converged)
 
 
 def halve(
@@ -230,31 +229,26 @@ def halve(
     new: Array,
     before: float,
     penalty: Callable[[Array], float] | None,
-) -> tuple[Pass, Array, bool]:
-    """Make the pass at ``new``, or nearer to ``beta``; return whether means were impossible."""
-    boundary = False
+) -> tuple[Pass, Array]:
+    """Make the pass at ``new``, or nearer to ``beta``."""
     for _ in range(40):
         after = problem.look(new)
-        if math.isfinite(after.deviance):
-            rises = (
-                penalty is not None
-                and beta is not None
-                and after.deviance + penalty(new) > before + 1e-12 * (1 + abs(before))
-            )
-            if not rises:
-                return after, new, boundary
-        else:
-            boundary = True
-            if beta is None:
+        possible = math.isfinite(after.deviance)
+        if beta is None:
+            if not possible:
                 raise InvalidError(
                     "no valid coefficients have been found: choose a link whose means are possible"
                     " for all rows, or scale the columns"
                 )
-        assert beta is not None
+            return after, new
+        extra = 0.0 if penalty is None else penalty(new)
+        rises = after.deviance + extra > before + 1e-12 * (1 + abs(before))
+        if possible and (penalty is None or not rises):
+            return after, new
         new = (new + beta) / 2
-    if boundary and not math.isfinite(after.deviance):
+    if not possible:
         raise InvalidError("no step is small enough to have possible means: choose another link")
-    return after, new, boundary
+    return after, new
 
 
 def least_squares(triangle: Array, tolerance: float) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from sparkring.models import _moments as moments
 from sparkring.models._base import Estimator
 from sparkring.models._checks import check_number, check_whole
 from sparkring.models._kmeans_start import nearest, start
+from sparkring.models._table import scored
 from sparkring.models._tsqr import lead
 
 if TYPE_CHECKING:
@@ -101,7 +103,7 @@ class KMeans(Estimator):
         return self
 
     def predict(self, X: Any) -> Any:
-        """Return the nearest cluster of each row. Not collective.
+        """Return the nearest cluster of each row; -1 with missing values. Not collective.
 
         For a DataFrame of Spark the result is a lazy DataFrame with a further column
         ``prediction``.
@@ -128,7 +130,7 @@ class KMeans(Estimator):
         """Return minus the inertia of these rows. Not collective."""
         x = self._matrix(X)
         squares = np.sum((x - self.cluster_centers_[self._predict(x)]) ** 2, axis=1)
-        weight = 1.0 if sample_weight is None else np.asarray(sample_weight)
+        _, weight = scored(squares, sample_weight, len(x))
         return -float(np.sum(weight * squares))
 
     def _predict(self, x: Array) -> NDArray[np.int32]:
@@ -159,7 +161,7 @@ class KMeans(Estimator):
             raise InvalidError(
                 f"n_clusters is {self.n_clusters}, and there are {found.rows} rows on all ranks"
             )
-        tolerance = self.tol * float(found.variance.mean())
+        tolerance = self.tol * math.fsum(found.variance) / rows.width
         best: Clusters | None = None
         for seed in self._seeds(rows, 1 if given is not None else self.n_init):
             if given is None:
@@ -214,7 +216,7 @@ def lloyd(rows: Rows, mean: Array, centers: Array, max_iter: int, tolerance: flo
     for iteration in range(1, max_iter + 1):  # noqa: B007
         sums, _ = assign(rows, mean, centers)
         moved = means_of(rows, mean, centers, sums)
-        shift = float(np.sum((moved - centers) ** 2))
+        shift = math.fsum(((moved - centers) ** 2).ravel())  # the same bits on all processors
         centers = moved
         if shift <= tolerance:
             break

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from sparkring.models._table import Array
 
 
+DEPENDENT = 1e-12  # of the largest singular value
+
+
 class LinearModel(Regressor):
     """Predictions that are linear in the features."""
 
@@ -43,10 +46,10 @@ class LinearModel(Regressor):
         ----------
         X : array, table, iterable of batches, or pyspark.sql.DataFrame
             The rows of this rank, which may be none: a NumPy array, a table of pandas or Arrow, or
-            an iterable of batches, which each pass takes from the start. A batch is ``(x, y)``,
-            ``(x, y, sample_weight)`` or a mapping with ``"x"``, ``"y"`` and ``"sample_weight"``, as
-            `sparkring.data.parquet` makes it. From a DataFrame of Spark each rank gets a
-            partition, and holds it in memory.
+            an iterable of batches, which each pass takes from the start, with the same rows. A
+            batch is ``(x, y)``, ``(x, y, sample_weight)`` or a mapping with ``"x"``, ``"y"`` and
+            ``"sample_weight"``, as `sparkring.data.parquet` makes it. All batches have the same
+            parts. From a DataFrame of Spark each rank gets a partition, and holds it in memory.
         y : array or str
             The response; for a table also the name of its column.
         sample_weight : array or str, optional
@@ -166,7 +169,8 @@ def solve_rows(model: Any, rows: Rows, alpha: float, intercept: bool) -> None:
     def solve() -> dict[str, Any]:
         triangle = found.triangle
         assert triangle is not None
-        solved = solve_triangle(triangle[int(intercept) :, 1:], alpha, found.rows)
+        lengths = np.linalg.norm(triangle[:, 1:-1] + found.shift[:-1] * triangle[:, :1], axis=0)
+        solved = solve_triangle(triangle[int(intercept) :, 1:], lengths, alpha)
         means = found.means()
         level = means[-1] - means[:-1] @ solved["coefficients"] if intercept else 0.0
         return {**solved, "intercept": level}
@@ -178,14 +182,37 @@ def solve_rows(model: Any, rows: Rows, alpha: float, intercept: bool) -> None:
     model.rank_ = int(solved["rank"])
 
 
-def solve_triangle(triangle: Array, alpha: float, rows: int) -> dict[str, Any]:
-    """Solve from R of the features and, in the last column, the response of ``rows`` rows."""
-    left, singular, right = np.linalg.svd(triangle[:, :-1], full_matrices=False)
-    clear = singular > singular[0] * max(rows, len(singular)) * np.finfo(float).eps
-    shrunk = np.zeros_like(singular)
-    shrunk[clear] = singular[clear] / (singular[clear] ** 2 + alpha)
-    return {
-        "coefficients": right.T @ (shrunk * (left.T @ triangle[:, -1])),
-        "singular": singular,
-        "rank": clear.sum(),
-    }
+def solve_triangle(triangle: Array, lengths: Array, alpha: float) -> dict[str, Any]:
+    """Solve from R of the features and, in the last column, the response.
+
+    ``lengths`` are those of the features before they were centered.
+    """
+    features, response = triangle[:, :-1], triangle[:, -1]
+    coefficients, rank = shortest(features, response, lengths)
+    if alpha > 0:
+        width = len(lengths)
+        rows = np.concatenate([features, np.sqrt(alpha) * np.eye(width)])
+        coefficients, _ = shortest(rows, np.append(response, np.zeros(width)), np.zeros(width))
+    singular = np.linalg.svd(features, compute_uv=False)
+    return {"coefficients": coefficients, "singular": singular, "rank": rank}
+
+
+def shortest(x: Array, y: Array, lengths: Array) -> tuple[Array, int]:
+    """Return the shortest coefficients of least squares, and the rank.
+
+    The columns are scaled to one length, so their units do not count. A column is constant if it is
+    rounding noise of its ``lengths``.
+    """
+    rest = np.linalg.norm(x, axis=0)
+    used = rest > 10 * np.finfo(float).eps * lengths
+    scale = rest[used]
+    left, singular, right = np.linalg.svd(x[:, used] / scale, full_matrices=False)
+    rank = int((singular > DEPENDENT * singular.max(initial=0)).sum())
+    turned = left[:, :rank].T @ y / singular[:rank]
+    coefficients = np.zeros(len(rest))
+    if rank == len(scale):
+        coefficients[used] = right.T @ turned / scale
+    else:
+        across, root = np.linalg.qr((right[:rank] * scale).T)
+        coefficients[used] = across @ np.linalg.solve(root.T, turned)
+    return coefficients, rank

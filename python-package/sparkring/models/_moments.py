@@ -62,7 +62,8 @@ def moments(rows: Rows) -> Moments:
         added = float(block.weight.sum())
         if added == 0:
             return
-        middle = block.weight @ block.x / added
+        near = block.x[0]  # so constant columns have no rounding
+        middle = near + block.weight @ (block.x - near) / added
         total = weight + added
         gap = middle - mean
         squares = squares + block.weight @ (block.x - middle) ** 2 + gap**2 * weight * added / total

@@ -7,10 +7,13 @@ each fold, and rank 0 does the rest. Other families take Newton's steps on all r
 
 from __future__ import annotations
 
+import math
+import zlib
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 import numpy as np
 
+from sparkring._core import InvalidError
 from sparkring.models import _descent as descent
 from sparkring.models import _irls as irls
 from sparkring.models import _moments as moments
@@ -36,12 +39,16 @@ class Settings(NamedTuple):
 
 
 class Path(NamedTuple):
-    """Coefficients at each penalty, in decreasing order, and the number of passes of each."""
+    """Coefficients at each penalty, in decreasing order.
+
+    ``passes`` has the number of passes of each, and ``converged`` whether it converged.
+    """
 
     alphas: Array
     coefficients: Array
     intercepts: Array
     passes: Array
+    converged: Array
 
 
 def fit(rows: Rows, settings: Settings, alphas: Array | None, count: int, eps: float) -> Path:
@@ -92,7 +99,8 @@ def squares_path(
     means = triangle[0, 1:] / triangle[0, 0]
     levels = means[-1] - coefficients @ means[:-1]
     levels = levels if settings.intercept else np.zeros(len(alphas))
-    return Path(alphas, coefficients, levels, np.ones(len(alphas)))
+    ones = np.ones(len(alphas))
+    return Path(alphas, coefficients, levels, ones, ones)
 
 
 # ---- Newton's steps ------------------------------------------------------------------------------
@@ -116,15 +124,17 @@ def newton(
 
         alphas = lead(comm, largest)["alphas"]
     state = (null.beta, null.now)
-    betas, passes = [], []
+    betas, passes, converged = [], [], []
     for alpha in alphas:
         found = step_to(problem, settings, weight, float(alpha), state)
         passes.append(found.iterations)
+        converged.append(found.converged)
         state = (found.beta, found.now)
         betas.append(found.beta)
     everything = np.array(betas)
     levels = everything[:, 0] if settings.intercept else np.zeros(len(everything))
-    return Path(alphas, everything[:, free:], levels, np.array(passes, np.float64))
+    counts = np.array([passes, converged], np.float64)
+    return Path(alphas, everything[:, free:], levels, *counts)
 
 
 def weight_of(problem: irls.Problem, block: Block) -> float:
@@ -159,8 +169,8 @@ def step_to(
 
     def penalty(beta: Array) -> float:
         used = beta != 0
-        absolute = float(first[used] @ np.abs(beta[used]))
-        return 2 * weight * (absolute + float(second @ beta**2) / 2)
+        absolute = math.fsum(first[used] * np.abs(beta[used]))  # the same bits on all processors
+        return 2 * weight * (absolute + math.fsum(second * beta**2) / 2)
 
     return irls.iterate(problem, solve, penalty, settings.max_iter, settings.tol, begin)
 
@@ -191,15 +201,34 @@ def validate(rows: Rows, settings: Settings, alphas: Array, cv: int) -> tuple[Ar
 
 
 def folds_of(rows: Rows, cv: int) -> Callable[[Block], NDArray[np.int64]]:
-    """Return the function that numbers the folds of a block's rows. Collective."""
+    """Return the function that numbers the folds of a block's rows. Collective.
+
+    The function refuses blocks of another order, whose rows would be in other folds.
+    """
+    digests: dict[int, int] = {}
     own = np.zeros(1)
 
     def count(block: Block) -> None:
+        digests[block.first] = digest(block)
         own[0] += len(block.x)
 
     rows.each(count)
     before = int(rows.comm.exscan(own)[0])
-    return lambda block: (before + block.first + np.arange(len(block.x))) % cv
+
+    def fold(block: Block) -> NDArray[np.int64]:
+        if digests.get(block.first) != digest(block):
+            raise InvalidError(
+                "the batches differ from those of the first pass, and folds are of row numbers:"
+                " pass the same batches in the same order in each pass, as without shuffle"
+            )
+        return (before + block.first + np.arange(len(block.x))) % cv
+
+    return fold
+
+
+def digest(block: Block) -> int:
+    """Return a checksum of the features."""
+    return zlib.crc32(np.ascontiguousarray(block.x).data)
 
 
 def held_out(

@@ -82,7 +82,7 @@ def order_statistic(comm: Communicator, own: Array, place: int) -> float:
     ``own`` are the sorted values of this rank.
     """
     first, last, before = 0, len(own), 0
-    most = max(1, PROPOSALS // comm.size)
+    most = max(3, PROPOSALS // comm.size)  # the ends, and one between them at least
     while int(comm.allreduce(np.array([last - first]))[0]) > FEW:
         # At equal distances, so the candidates between two proposals are few on every rank.
         at = first + np.linspace(0, max(0, last - first - 1), most).astype(np.int64)

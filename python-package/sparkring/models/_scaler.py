@@ -81,8 +81,7 @@ class StandardScaler(Transformer):
         self.n_samples_seen_ = found.rows
         self.scale_ = None
         if self.with_std:
-            eps = np.finfo(float).eps
-            least = found.weight * eps * self.var_ + (found.weight * found.mean * eps) ** 2
+            least = (10 * np.finfo(float).eps * found.mean) ** 2  # the rounding of the mean
             self.scale_ = np.where(self.var_ <= least, 1.0, np.sqrt(self.var_))
 
     def _transform(self, x: Array) -> Array:

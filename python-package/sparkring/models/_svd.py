@@ -115,8 +115,10 @@ class PCA(Transformer):
         return found / self._deviations() if self.whiten else found
 
     def _deviations(self) -> Array:
+        """Return the deviation of each component; 1 for rounding noise, which stays small."""
         found = np.sqrt(self.explained_variance_)
-        return np.where(found > 0, found, 1.0)
+        noise = 10 * self.n_features_in_ * np.finfo(float).eps * found.max()
+        return np.where(found > noise, found, 1.0)
 
     def inverse_transform(self, X: Any) -> Array:
         """Return rows of the features of the fit for transformed rows. Not collective."""
@@ -199,7 +201,7 @@ class TruncatedSVD(Transformer):
 
 def check_most(count: Any, most: int) -> None:
     """Refuse more components than there are."""
-    if isinstance(count, int) and count > most:
+    if count is not None and not isinstance(count, float) and count > most:
         raise InvalidError(f"n_components is {count}, and the rows of all ranks have {most}")
 
 

@@ -103,14 +103,11 @@ class Solution(NamedTuple):
         The other columns.
     unscaled : array
         The inverse of the cross products of the kept columns; 0 elsewhere.
-    rest : float
-        The residual sum of squares, without a difference of large sums.
     """
 
     coefficients: Array
     kept: NDArray[np.bool_]
     unscaled: Array
-    rest: float
 
 
 def solve(triangle: Array, tolerance: float = 1e-7) -> Solution:
@@ -141,4 +138,4 @@ def solve(triangle: Array, tolerance: float = 1e-7) -> Solution:
     unscaled[np.ix_(kept, kept)] = inverse @ inverse.T
     mask = np.zeros(width, bool)
     mask[kept] = True
-    return Solution(coefficients, mask, unscaled, float(np.sum(rest[rank:, -1] ** 2)))
+    return Solution(coefficients, mask, unscaled)
