@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 
 import models_data as data
 import numpy as np
@@ -174,3 +175,18 @@ def test_the_shortest_coefficients_of_dependent_columns():
     theirs = linear_model.LinearRegression().fit(x, rows["y"])
     assert model.rank_ == theirs.rank_ == 4
     assert model.coef_ == pytest.approx(theirs.coef_, rel=1e-8)
+
+
+def test_settings_at_their_limits():
+    """A tolerance of 0 keeps no dependent column, flags may be of NumPy, and one step warns."""
+    rows = data.rows()
+    x = np.column_stack([rows["x"], rows["x"][:, 0] - rows["x"][:, 1]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # no change is below 0
+        model = models.GeneralizedLinearModel(tol=0, fit_intercept=np.True_, max_iter=5)
+        model.fit(x, rows["y"])
+    assert model.rank_ == 5 and model.coef_[4] == 0
+    assert "(Intercept)" in str(model.summary())
+    with pytest.warns(RuntimeWarning, match="Lasso did not converge in 1 iterations"):
+        model = models.Lasso(alpha=1e-3, family="binomial", max_iter=1).fit(x, rows["binary"])
+    assert not model.converged_
