@@ -174,12 +174,12 @@ def test_that_comes_back_too_late(hosts, injected):
     """
     placement = PLACEMENTS["4 hosts"]
     board = jobs.FORK.Array("q", len(placement))
-    with Job(hosts, placement, call_timeout=1.0) as job:
+    with Job(hosts, placement, call_timeout=3.0) as job:
         for rank in range(len(placement)):
-            job.start_rank(rank, work.count_up, board, call_timeout=60.0 if rank == GONE else 1.0)
+            job.start_rank(rank, work.count_up, board, call_timeout=60.0 if rank == GONE else 3.0)
         jobs.until(lambda: min(board) > 5)
         hosts.cut(GONE)
-        time.sleep(3)
+        time.sleep(6)
         hosts.mend(GONE)
         began = time.monotonic()
         outcomes = job.wait(20)
