@@ -82,6 +82,7 @@ kmeans_settings <- function(max_iter, nstart, tol) {
 kmeans_given <- function(x, centers) {
   given <- if (is.data.frame(centers)) as.matrix(centers) else centers
   if (is.matrix(given)) {
+    if (is.numeric(given)) storage.mode(given) <- "double"
     if (ncol(given) == ncol(x) && all(is.finite(given))) return(given)
   } else if (is_whole(given) && given >= 1) {
     return()

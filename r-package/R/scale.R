@@ -27,6 +27,7 @@
 #' @export
 ring_scale <- function(comm, x, center = TRUE, scale = TRUE) {
   x <- columns_of(comm, x)
+  model_check_settings(comm, list(center = center, scale = scale))
   found <- columns_moments(comm, x, center, scale)
   x <- columns_scale(x, found)
   marks <- list("scaled:center" = found$center, "scaled:scale" = found$scale)
@@ -57,6 +58,10 @@ columns_matrix <- function(x, finite) {
 
 # The number of known values, the center and the scale of each column, over all ranks.
 columns_moments <- function(comm, x, center = TRUE, scale = TRUE) {
+  agree(comm, {
+    columns_check_given(center, "center", ncol(x))
+    columns_check_given(scale, "scale", ncol(x))
+  })
   own <- .Call(C_columns_sums, x, NULL)
   sums <- matrix(ring_allreduce(comm, own[1:2, ]), 2L)
   counts <- sums[1L, ]
@@ -75,6 +80,12 @@ columns_moments <- function(comm, x, center = TRUE, scale = TRUE) {
   deviations <- sqrt(squares / pmax(1, counts - 1))
   if (is.logical(scale)) scale <- if (scale) stats::setNames(deviations, colnames(x))
   list(counts = counts, center = center, scale = scale)
+}
+
+columns_check_given <- function(given, name, width) {
+  if (isTRUE(given) || isFALSE(given) || is.numeric(given) && length(given) == width) return()
+  stop("`", name, "` must be TRUE or FALSE, or ", width, " numbers, one for each column, not ",
+       describe(given), call. = FALSE)
 }
 
 columns_scale <- function(x, moments) {

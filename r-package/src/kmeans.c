@@ -5,7 +5,12 @@
 #include <string.h>
 
 /* Rows are looked at in blocks. The compiler makes vector instructions of loops of this fixed length. */
-enum { BLOCK = 64 };
+enum { BLOCK = 64, ROWS_UNTIL_PAUSE = 1 << 16 };
+
+/* Lets the user interrupt R between rows. */
+static void kmeans_pause(R_xlen_t row) {
+  if (row % ROWS_UNTIL_PAUSE == 0) R_CheckUserInterrupt();
+}
 
 /* Rows of a block: `values` has a column after another, whose rest is 0. */
 typedef struct {
@@ -78,6 +83,7 @@ SEXP kmeans_nearest(SEXP x, SEXP centers, SEXP at) {
   SET_VECTOR_ELT(result, 0, Rf_allocVector(INTSXP, count));
   for (int i = 1; i < 3; i++) SET_VECTOR_ELT(result, i, Rf_allocVector(REALSXP, count));
   for (R_xlen_t from = 0; from < count; from += BLOCK) {
+    kmeans_pause(from);
     kmeans_take(&block, x, at, from);
     kmeans_look(&block, centers, &found);
     int *cluster = INTEGER(VECTOR_ELT(result, 0)) + from;
@@ -96,6 +102,7 @@ SEXP kmeans_distance(SEXP x, SEXP centers, SEXP cluster, SEXP at) {
   R_xlen_t count = Rf_xlength(at), width = Rf_nrows(x), k = Rf_nrows(centers);
   SEXP result = PROTECT(Rf_allocVector(REALSXP, count));
   for (R_xlen_t i = 0; i < count; i++) {
+    kmeans_pause(i);
     R_xlen_t place = INTEGER_RO(at)[i] - 1;
     const double *row = REAL_RO(x) + place * width,
                  *center = REAL_RO(centers) + INTEGER_RO(cluster)[place] - 1;
@@ -113,6 +120,7 @@ SEXP kmeans_sums(SEXP x, SEXP cluster, SEXP k, SEXP at) {
   SEXP result = PROTECT(Rf_allocMatrix(REALSXP, (int)clusters, (int)width + 1));
   memset(REAL(result), 0, (size_t)Rf_xlength(result) * sizeof(double));
   for (R_xlen_t i = 0; i < count; i++) {
+    kmeans_pause(i);
     R_xlen_t place = INTEGER_RO(at)[i] - 1;
     const double *row = REAL_RO(x) + place * width;
     double *sums = REAL(result) + INTEGER_RO(cluster)[place] - 1;

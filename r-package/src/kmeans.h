@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Distances of rows to centers, for R/kmeans.R. `x` and `centers` are double matrices. A column of `x` is a row of the data, so that a row is
- * read from one place, and a row of `centers` is a center. `at`
- * has the numbers of the rows to look at, integers from 1. Distances come from differences, which cancel nothing.
+ * Distances of rows to centers, for R/kmeans.R. `x` and `centers` are double matrices. A column of `x` is a row of
+ * the data, so that a row is read from one place, and a row of `centers` is a center. `at` has the numbers of the rows
+ * to look at, integers from 1. Distances come from differences, which cancel nothing.
  */
 #ifndef SPARKRING_KMEANS_H
 #define SPARKRING_KMEANS_H

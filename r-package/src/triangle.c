@@ -132,8 +132,17 @@ static void triangle_turn(double *to, const double *from, size_t width) {
   }
 }
 
+static void triangle_check(SEXP values, R_xlen_t length, const char *name) {
+  if (Rf_isNull(values) || (Rf_isReal(values) && Rf_xlength(values) == length)) return;
+  Rf_error("%s must be NULL or %.0f doubles", name, (double)length);
+}
+
 SEXP triangle_of(SEXP x, SEXP y, SEXP weights, SEXP above) {
+  if (!Rf_isReal(x) || !Rf_isMatrix(x)) Rf_error("the rows are not a matrix of doubles");
   size_t count = (size_t)Rf_nrows(x), width = (size_t)Rf_ncols(x) + !Rf_isNull(y);
+  triangle_check(y, (R_xlen_t)count, "y");
+  triangle_check(weights, (R_xlen_t)count, "weights");
+  triangle_check(above, (R_xlen_t)(width * width), "above");
   triangle_block b = {.width = width, .stride = triangle_stride(width)};
   b.block = (double *)R_alloc(b.stride * width + 1, sizeof *b.block);
   double *r = triangle_zero(width), *panel = triangle_zero(width);

@@ -47,6 +47,7 @@ test_that("a cluster without rows moves, and few different rows are no problem",
   expect_identical(sum(same$size), 10L)
   expect_identical(same$tot.withinss, 0)
   expect_identical(ring_kmeans(comm, x, 1)$size, 200L)
+  expect_identical(ring_kmeans(comm, c(1, 2, 9), matrix(c(1L, 9L)))$size, 2:1) # integers
 })
 
 test_that("clusters have methods and errors", {

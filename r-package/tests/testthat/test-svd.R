@@ -63,7 +63,9 @@ test_that("repeated rows and columns of zeros have the values of svd()", {
       ring_svd(comm, matrix(1, 25, 30), 2, method = "random"), ring_svd(comm, rows),
       ring_svd(comm, matrix(0, 3 * rank, 2)), said(rows, u = rank == 0), said(rows, u = rank + 1),
       said(rows, method = if (rank == 1) "none" else "qr"),
-      tryCatch(ring_prcomp(comm, rows, rank. = 2, power = rank), error = conditionMessage)
+      tryCatch(ring_prcomp(comm, rows, rank. = 2, power = rank), error = conditionMessage),
+      tryCatch(ring_prcomp(comm, rows, center = 1), error = conditionMessage),
+      tryCatch(ring_scale(comm, rows, FALSE, scale = "a"), error = conditionMessage)
     )
   }, x = x, dealt = dealt)
   truth <- svd(x)
@@ -84,6 +86,10 @@ test_that("repeated rows and columns of zeros have the values of svd()", {
   expect_match(results[[1]][[6]], "`u` must be TRUE or FALSE, not 1")
   expect_match(results[[1]][[7]], "rank 1 .* failed: 'arg' should be one of")
   expect_match(results[[2]][[8]], "rank 1 has another power than rank 0")
+  expect_match(results[[2]][[9]], "`center` must be TRUE or FALSE, or 40 numbers, one for each co")
+  expect_match(results[[2]][[10]], "`scale` must be TRUE or FALSE, or 40 numbers, .*, not \"a\"")
+  expect_error(.Call(C_triangle_of, x, NULL, NULL, matrix(1)), "above must be NULL or 1600 doubles")
+  expect_error(.Call(C_columns_sums, x, 1), "there are 40 columns, and not a double for each")
 })
 
 test_that("principal components are those of prcomp()", {
