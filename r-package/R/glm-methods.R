@@ -37,6 +37,12 @@ summary.ring_glm <- function(object, dispersion = NULL, ...) {
   structure(class = c("summary.ring_glm", "summary.glm"), found)
 }
 
+#' @export
+print.summary.ring_glm <- function(x, ...) {
+  if (length(x$deviance.resid) > 0L) NextMethod() else model_print_summary(x, ...)
+  invisible(x)
+}
+
 # Whether the family has a known dispersion.
 glm_known <- function(family) family$family %in% c("poisson", "binomial")
 

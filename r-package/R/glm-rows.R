@@ -23,8 +23,8 @@ rows_of_call <- function(comm, call, env, data, contrasts = NULL, chunked = FALS
   chunks <- chunks_agree(comm, data)
   if (chunks && !chunked) {
     ring_stop("INVALID", call = NULL, paste0(
-      "`data` is a function, and ", as.character(call[[1L]]), "() needs all rows: pass a data ",
-      "frame, or fit ring_glm() or ring_lm(), which take chunks"
+      "`data` is a function, and this model needs all rows: pass a data frame, or fit ring_glm() ",
+      "or ring_lm(), which take chunks"
     ))
   }
   wanted <- c("formula", "data", "subset", "weights", "na.action", "offset")

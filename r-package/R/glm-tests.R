@@ -205,7 +205,8 @@ glm_profile <- function(i, object, rows, limit, del, maxsteps) {
 #' @param level The level, a number.
 #' @param method A string. `"profile"`: from the profile likelihood. It fits many models, so all
 #'   ranks call it, in the function that has fitted the model. `"wald"`: from the standard errors,
-#'   anywhere. By default it is `"profile"` where the rows are, and else `"wald"`, with a message.
+#'   anywhere. By default it is `"profile"` where the rows are, and not in chunks; else `"wald"`,
+#'   with a message.
 #' @param ... Ignored.
 #' @returns A matrix with a row for each coefficient, as from [stats::confint()].
 #' @seealso [ring_glm()]
@@ -238,7 +239,8 @@ confint.ring_glm <- function(object, parm, level = 0.95, method = c("profile", "
 glm_method <- function(object) {
   session <- attempt(session_of(object, "confint()"))$value
   comm <- if (!is.null(session)) attempt(eval(session$call$comm, session$env))$value
-  if (inherits(comm, "ring_comm") && .Call(C_comm_state, comm) == "open") return("profile")
+  held <- length(object$quantiles) > 0L # and not in chunks
+  if (held && inherits(comm, "ring_comm") && .Call(C_comm_state, comm) == "open") return("profile")
   message("Wald's intervals: those of the profile likelihood need the rows")
   "wald"
 }

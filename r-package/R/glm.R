@@ -53,9 +53,10 @@
 #' @section Chunks:
 #' With a function as `data`, a rank holds one chunk of its rows at a time, and all of them if they
 #' take less than 256 MiB. `ring_glm()` reads larger chunks once to find levels, once in each
-#' iteration, and three times more; `ring_lm()` reads them three times. Variables of the formula,
-#' `weights`, `subset` and `offset` are columns of the chunks, or constants. While constants of
-#' `poly(x, 2)` and the like are computed, a rank holds the numbers `x` of all its rows. The model
+#' iteration, and three times more; the null model of an offset has iterations of its own.
+#' `ring_lm()` reads them three times. Each term such as `poly(x, 2)` takes one more pass. Variables
+#' of the formula, `weights`, `subset` and `offset` are columns of the chunks, or constants. While
+#' constants of `poly(x, 2)` are computed, a rank holds the numbers `x` of all its rows. The model
 #' has no quantiles of residuals. Methods that return a value for each row, such as `residuals()`,
 #' need all rows, and are errors; so are profiles. The ranks of a Spark table read their rows in
 #' batches, which are chunks; with `rows = "all"` they hold all rows.
@@ -131,8 +132,9 @@ glm_check_settings <- function(comm, rows, family, control, start) {
 
 # The rows of this rank in the form that the family needs.
 glm_rows <- function(comm, rows, family) {
+  make <- warn_once(function(part) glm_part(part, family))
   list(
-    parts = parts_keep(agree(comm, parts_map(rows$parts, function(part) glm_part(part, family)))),
+    parts = parts_keep(agree(comm, parts_map(rows$parts, make))),
     columns = rows$columns, has_offset = rows$has_offset,
     intercept = attr(rows$terms, "intercept") > 0L
   )
@@ -145,6 +147,10 @@ glm_part <- function(part, family) {
   prior <- absent(part$weights, 1)
   if (any(prior < 0)) stop("negative weights not allowed", call. = FALSE)
   ready <- glm_initialise(part$y, prior, family)
+  if (length(ready$y) != count) {
+    stop("the response of a ", family$family, " model must be one vector, not ", describe(part$y),
+         call. = FALSE)
+  }
   list(x = part$x, y = ready$y, n = ready$n, weights = ready$weights, means = ready$mustart,
        offset = absent(part$offset, 0), count = count)
 }

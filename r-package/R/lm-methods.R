@@ -60,6 +60,23 @@ summary.ring_lm <- function(object, ...) {
   structure(class = c("summary.ring_lm", "summary.lm"), c(found, lm_fit_tests(object, variance)))
 }
 
+#' @export
+print.summary.ring_lm <- function(x, ...) {
+  if (length(x$residuals) > 0L) NextMethod() else model_print_summary(x, ...)
+  invisible(x)
+}
+
+# Prints a summary of the methods of stats without its quantiles of residuals: a model of chunks has
+# none.
+model_print_summary <- function(x, ...) {
+  class(x) <- class(x)[-1L]
+  lines <- utils::capture.output(print(x, ...))
+  from <- grep("Residuals: ?$", lines)
+  to <- grep("Coefficients", lines)
+  if (length(from) > 0L) lines <- lines[-seq(from[[1L]], min(to[to > from[[1L]]]) - 1L)]
+  writeLines(lines)
+}
+
 # R squared and the F statistic, as in summary.lm().
 lm_fit_tests <- function(object, variance) {
   terms <- object$rank - object$intercept

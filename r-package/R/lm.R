@@ -7,8 +7,7 @@
 #'
 #' `ring_lm()` fits the model of [stats::lm()] to the rows of all ranks, by a QR decomposition. All
 #' ranks call it, each with its own rows. Every rank gets the result that `lm()` would return for
-#' all rows. The rows are read three times, and the ranks send matrices with as many rows and
-#' columns as there are coefficients.
+#' all rows. The ranks send matrices with as many rows and columns as there are coefficients.
 #'
 #' @details
 #' The rows are never squared into `crossprod(x)`, as most distributed linear regressions do. So

@@ -13,8 +13,8 @@
 #' Any function of one argument `reset` will do, such as the first argument of a function of
 #' [ring_apply()] with `rows = "batches"`, or one for `biglm::bigglm()`. Called with `reset = TRUE`
 #' it begins again. Otherwise it returns a data frame with the next rows, and `NULL` after the last.
-#' The chunks have the same columns, and are the same in each pass: a fit reads them once to find
-#' levels, and once in each iteration.
+#' The chunks have columns of the same names and types, and are the same in each pass: a fit reads
+#' them once to find levels, and once in each iteration.
 #'
 #' For files of Parquet pass `arrow::read_parquet` as `read`, and for parts of one large file a
 #' function that reads a group of its rows.
@@ -64,13 +64,21 @@ chunks_check <- function(chunk) {
 
 # Whether `data` is a function on all ranks. The function is called with `reset`.
 chunks_agree <- function(comm, data) {
-  kinds <- unlist(allgather_strings(comm, if (is.function(data)) "chunks" else "rows"))
+  chunked <- agree(comm, chunks_given(data))
+  kinds <- unlist(allgather_strings(comm, if (chunked) "chunks" else "rows"))
   odd <- which(kinds != kinds[[1L]])
-  if (length(odd) == 0L) return(is.function(data))
+  if (length(odd) == 0L) return(chunked)
   ring_stop("INVALID", rank = odd[[1L]] - 1L, call = NULL, paste0(
     "`data` is a function on some ranks only, such as rank ", which(kinds == "chunks")[[1L]] - 1L,
     ": pass one on all ranks, or on none"
   ))
+}
+
+chunks_given <- function(data) {
+  if (!is.function(data)) return(FALSE)
+  if (any(c("reset", "...") %in% names(formals(args(data))))) return(TRUE)
+  stop("`data` is a function without the argument `reset`, so it returns no chunks: see ",
+       "ring_chunks()", call. = FALSE)
 }
 
 # ---- The columns of a chunk ----------------------------------------------------------------------
@@ -106,36 +114,115 @@ chunks_empty <- function(type) {
 # As rows_of_call(), but in place of `x`, `y`, `weights` and `offset` there are `parts` with them.
 chunks_of_call <- function(comm, call, env, read, contrasts) {
   first <- chunks_first(comm, read)
-  call$formula <- reduce_terms(comm, agree(comm, eval(call$formula, env)), first, read)
+  # A `.` stands for the same columns in all chunks.
+  formula <- agree(comm, {
+    stats::terms(stats::as.formula(eval(call$formula, env), env), data = first)
+  })
+  call$formula <- reduce_terms(comm, formula, first, read)
+  scope <- environment(call$formula)
   make <- function(chunk) {
     call$data <- chunk
+    call$subset <- chunks_subset(eval(call$subset, chunk, scope), nrow(chunk))
     rows_frame(call, env)
   }
-  found <- agree(comm, chunks_look(read, first, make))
-  terms <- attr(found$frame, "terms")
   further <- as.list(call)[c("offset", "weights", "subset")]
-  source <- agree(comm, rows_check(found$frame, terms, found$chunk, further))
-  shared <- rows_shared(comm, found$frame, found$parts, source, c(found$count, found$omitted),
-                        contrasts)
-  rows <- shared$rows
-  rows$parts <- parts_streamed(function(visit) {
-    chunks_each(read, function(chunk) {
-      frame <- levels_set(make(chunk), shared$agreed)
-      visit(rows_part(frame, stats::model.matrix(rows_covariates(terms), frame, contrasts)))
-    })
-  })
-  rows
+  exprs <- c(as.list(attr(formula, "variables"))[-1L], Filter(Negate(is.null), further))
+  agree(comm, chunks_check_outside(exprs, first, scope))
+  used <- intersect(unlist(lapply(exprs, all.vars)), names(first))
+  found <- agree(comm, chunks_look(read, first, make, used))
+  frame <- chunks_retype(comm, found$frame)
+  source <- agree(comm, rows_check(frame, attr(frame, "terms"), found$sample, further))
+  shared <- rows_shared(comm, frame, found$parts, source, c(found$count, found$omitted), contrasts)
+  c(shared$rows, list(parts = chunks_parts(read, make, shared, contrasts, found$count)))
 }
 
-# The levels and the number of rows of all chunks. Terms are checked by the first chunk.
-chunks_look <- function(read, first, make) {
+chunks_subset <- function(subset, count) {
+  if (is.null(subset) || is.logical(subset) && length(subset) %in% c(1L, count)) return(subset)
+  stop("`subset` must be logical, with a value for each row of a chunk, not ", describe(subset),
+       call. = FALSE)
+}
+
+# Raises an error for an expression that has values of rows, and none from the chunks: each chunk
+# would get the same values.
+chunks_check_outside <- function(exprs, first, env) {
+  outside <- function(expr) {
+    !any(all.vars(expr) %in% names(first)) && NROW(eval(expr, first, env)) != 1L
+  }
+  odd <- Find(outside, exprs)
+  if (is.null(odd)) return()
+  stop(deparse(odd)[[1L]], " has no column of the chunks, so each chunk would get the same ",
+       "values: make it a column of the chunks", call. = FALSE)
+}
+
+chunks_sample <- 100L # rows at least, by which terms are checked
+
+# One pass over the chunks: levels and numbers of rows, the frame of the first chunk that has rows
+# without missing values, and the variables `used` of some rows.
+chunks_look <- function(read, first, make, used) {
   frame <- make(first)
-  found <- list(frame = frame, chunk = first, parts = levels_parts(frame), count = 0, omitted = 0)
+  found <- list(frame = frame, parts = levels_parts(frame), count = 0, omitted = 0,
+                sample = as.data.frame(first)[0L, used, drop = FALSE])
   chunks_each(read, function(chunk) {
     frame <- make(chunk)
+    found$omitted <<- found$omitted + length(attr(frame, "na.action"))
+    if (nrow(frame) == 0L) return()
+    if (found$count == 0) found$frame <<- frame
+    chunks_compare(found$frame, frame)
     found$parts <<- Map(levels_join, found$parts, levels_parts(frame))
     found$count <<- found$count + nrow(frame)
-    found$omitted <<- found$omitted + length(attr(frame, "na.action"))
+    if (nrow(found$sample) >= chunks_sample) return()
+    found$sample <<- rbind(found$sample, as.data.frame(chunk)[used])
   })
   found
+}
+
+# The classes of the variables of a model frame, where strings are factors.
+chunks_classes <- function(frame) {
+  classes <- vapply(frame, stats::.MFclass, "")
+  ifelse(classes == "character", "factor", classes)
+}
+
+chunks_compare <- function(frame, other) {
+  classes <- chunks_classes(frame)
+  others <- chunks_classes(other)
+  odd <- names(which(classes != others))
+  if (length(odd) == 0L) return()
+  stop("`", odd[[1L]], "` is ", classes[[odd[[1L]]]], " in one chunk and ", others[[odd[[1L]]]],
+       " in another: return columns of the same types in all chunks", call. = FALSE)
+}
+
+# A column whose values are all missing is logical, as in a file of text. So a frame without rows
+# gets the numbers that another rank has.
+chunks_retype <- function(comm, frame) {
+  classes <- as.character(if (nrow(frame) > 0L) chunks_classes(frame))
+  classes <- Find(length, allgather_strings(comm, classes))
+  if (nrow(frame) > 0L || length(classes) != length(frame)) return(frame)
+  numbers <- classes == "numeric"
+  frame[numbers] <- lapply(frame[numbers], as.double)
+  attr(attr(frame, "terms"), "dataClasses")[numbers] <- "numeric" # nolint: object_name_linter.
+  frame
+}
+
+# The parts of further passes, which must return the `count` rows of the first one.
+chunks_parts <- function(read, make, shared, contrasts, count) {
+  terms <- rows_covariates(shared$rows$terms)
+  parts_streamed(function(visit) {
+    seen <- 0
+    chunks_each(read, function(chunk) {
+      frame <- make(chunk)
+      if (nrow(frame) == 0L) return()
+      frame <- levels_set(frame, shared$agreed)
+      x <- stats::model.matrix(terms, frame, contrasts)
+      if (!identical(colnames(x), shared$rows$columns)) {
+        stop("the columns of a chunk are not those of the first pass: return the same chunks in ",
+             "each pass", call. = FALSE)
+      }
+      seen <<- seen + nrow(frame)
+      visit(rows_part(frame, x))
+    })
+    if (seen == count) return()
+    stop("`data` has returned ", count, " rows in the first pass and ", seen, " in another: it ",
+         "must begin again when it is called with `reset = TRUE`, and return the same chunks",
+         call. = FALSE)
+  })
 }

@@ -36,6 +36,17 @@ parts_keep <- function(parts) {
   })
 }
 
+# `f` with each of its warnings raised once, and not for every part and visit.
+warn_once <- function(f) {
+  raised <- character()
+  function(...) {
+    withCallingHandlers(f(...), warning = function(warning) {
+      if (conditionMessage(warning) %in% raised) invokeRestart("muffleWarning")
+      raised <<- c(raised, conditionMessage(warning))
+    })
+  }
+}
+
 # The sum of `f(part)` over the parts of this rank. `empty` is the sum of no parts.
 parts_sum <- function(parts, empty, f) {
   total <- empty

@@ -75,10 +75,11 @@
 #'   host (`spark.driver.host`); else nothing is shown.
 #' @param rows What `.f` gets of its rows.
 #'   * `"all"`: a data frame of all rows of the rank.
-#'   * `"batches"`: a function without arguments, which returns a data frame of the next rows, and
-#'     `NULL` after the last. Called with `reset = TRUE` it begins again, and returns `NULL`. A rank
-#'     holds one batch at a time, so the rows of a rank may be larger than its memory. A batch has
-#'     up to `spark.sql.execution.arrow.maxRecordsPerBatch` rows, 10000 by default.
+#'   * `"batches"`: a function of `reset`. Called without arguments it returns a data frame of the
+#'     next rows, and `NULL` after the last. With `reset = TRUE` it begins again, and returns
+#'     `NULL`. A rank holds one batch at a time, so the rows of a rank may be larger than its
+#'     memory. A batch has up to `spark.sql.execution.arrow.maxRecordsPerBatch` rows, 10000 by
+#'     default.
 #' @param collect Whether to collect the values of the ranks, `TRUE` or `FALSE`. With `FALSE`, `.f`
 #'   returns data frames, and their rows stay in Spark. `ring_apply()` returns a Spark table of the
 #'   rows. Spark keeps the rows in its executors, and does not run `.f` again. The rows are lost

@@ -279,7 +279,7 @@ test_that("an error on one rank is one on all, and the communicator goes on", {
     list(
       said(mpg ~ am), said(mpg ~ gear), said(mpg ~ wt, family = poisson()), said(mpg ~ rank(wt)),
       said(~wt), said(mpg ~ wt, family = "nonsense"), said(mpg ~ wt, start = 1),
-      ring_allreduce(comm, 1)
+      said(cbind(mpg, wt) ~ hp), ring_allreduce(comm, 1)
     )
   }, dealt = dealt)
   other <- results[[1]]
@@ -291,7 +291,8 @@ test_that("an error on one rank is one on all, and the communicator goes on", {
   expect_match(other[[5]][[1]], "the formula has no response")
   expect_match(other[[6]][[1]], "object 'nonsense' of mode 'function' was not found")
   expect_match(other[[7]][[1]], "`start` must have 2 values, one for each coefficient")
-  expect_identical(lapply(results, `[[`, 8), list(3, 3, 3))
+  expect_match(other[[8]][[1]], "the response of a gaussian model must be one vector, not a matrix")
+  expect_identical(lapply(results, `[[`, 9), list(3, 3, 3))
 })
 
 test_that("a fit that does not converge says so", {

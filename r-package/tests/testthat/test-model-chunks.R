@@ -25,6 +25,7 @@ test_that("models of chunks are those of all rows", {
     fits <- lapply(models, eval, envir = environment())
     list(fits = fits, summary = lapply(fits, function(fit) summary(fit)$coefficients),
          anova = anova(fits$poisson), added = add1(fits$aliased, ~ . + Day),
+         intervals = suppressMessages(confint(fits$poisson)),
          residuals = tryCatch(residuals(fits$poisson), error = conditionMessage))
   }, models = chunk_models, ozone = ozone)
   fit <- function(name, ...) {
@@ -45,12 +46,17 @@ test_that("models of chunks are those of all rows", {
   }
   expect_equal(summary(results[[1]]$fits$centered)$r.squared, summary(whole$centered)$r.squared,
                tolerance = 1e-8)
-  expect_output(print(summary(results[[1]]$fits$centered)), "Residual standard error")
+  for (fit in results[[1]]$fits[c("centered", "poisson")]) { # no quantiles of no residuals
+    shown <- capture.output(print(summary(fit)))
+    expect_no_match(shown, "Residuals:", fixed = TRUE)
+    expect_match(shown, "(Intercept)", fixed = TRUE, all = FALSE)
+  }
   expect_equal(as.data.frame(results[[1]]$anova), as.data.frame(anova(whole$poisson)),
                tolerance = 1e-8)
   data <- ozone
   expect_equal(as.data.frame(results[[1]]$added), as.data.frame(add1(whole$aliased, ~ . + Day)),
                tolerance = 1e-8)
+  expect_equal(results[[1]]$intervals, confint.default(whole$poisson), tolerance = 1e-7)
   expect_match(results[[1]]$residuals, "residuals() needs all rows", fixed = TRUE)
   expect_identical(results[[2]]$summary, results[[1]]$summary)
 })
@@ -90,22 +96,65 @@ test_that("a model of a Spark table reads batches", {
 
 test_that("what is wrong with the chunks of one rank is an error on all ranks", {
   messages <- run_ring(2, {
-    try_fit <- function(data, fit = ring_lm) {
-      tryCatch(fit(comm, mpg ~ wt, data = data), error = conditionMessage)
+    try_fit <- function(data, formula = mpg ~ wt, fit = ring_lm, ...) {
+      further <- eval(substitute(alist(...)))
+      call <- as.call(c(list(fit, comm, formula, data = quote(data)), further))
+      tryCatch(eval(call), error = conditionMessage)
     }
-    bad <- list(mtcars, if (rank == 1) "x" else mtcars)
-    late <- ring_chunks(1:2, function(i) if (rank == 1 && i == 2) stop("disk") else mtcars)
-    list(try_fit(if (rank == 1) mtcars else ring_chunks(list(mtcars))), try_fit(late),
-         try_fit(ring_chunks(bad)), try_fit(ring_chunks(list())),
-         try_fit(ring_chunks(list(mtcars)), ring_mlp),
-         try_fit(ring_chunks(list(mtcars)))$coefficients[["wt"]])
+    one <- ring_chunks(list(mtcars))
+    halves <- ring_chunks(list(mtcars[1:16, ], mtcars[17:32, ]))
+    late <- function(i) if (rank == 1 && i == 2) stop("disk") else mtcars
+    list(
+      some = try_fit(if (rank == 1) mtcars else one),
+      late = try_fit(ring_chunks(1:2, late)),
+      odd = try_fit(ring_chunks(list(mtcars, if (rank == 1) "x" else mtcars))),
+      none = try_fit(ring_chunks(list())), mlp = try_fit(one, fit = sparkring::ring_mlp),
+      plain = try_fit(function() mtcars),
+      stuck = try_fit(function(reset = FALSE) if (!(reset && rank == 1)) halves(reset)),
+      types = try_fit(ring_chunks(list(mtcars, if (rank == 1) transform(mtcars, wt = "a")))),
+      width = try_fit(ring_chunks(1:2, function(i) {
+        within(mtcars, m <- cbind(hp, wt, drat)[, seq_len(1 + i * (rank == 0 || i == 1))])
+      }), mpg ~ m),
+      moving = try_fit(ring_chunks(split(mtcars, 1:32)), mpg ~ I(wt - mean(wt))),
+      outside = try_fit(one, weights = 1:32), subset = try_fit(one, subset = cyl),
+      good = coef(try_fit(one))
+    )
   })
   for (found in messages) {
-    expect_match(found[[1]], "`data` is a function on some ranks only, such as rank 0")
-    expect_match(found[[2]], "disk")
-    expect_match(found[[3]], "mpg")
-    expect_match(found[[4]], "`data` has no chunk on any rank")
-    expect_match(found[[5]], "fit ring_glm() or ring_lm(), which take chunks", fixed = TRUE)
-    expect_equal(found[[6]], coef(lm(mpg ~ wt, mtcars))[["wt"]])
+    expect_match(found$some, "`data` is a function on some ranks only, such as rank 0")
+    expect_match(found$late, "disk")
+    expect_match(found$odd, "mpg")
+    expect_match(found$none, "`data` has no chunk on any rank")
+    expect_match(found$mlp, "fit ring_glm() or ring_lm(), which take chunks", fixed = TRUE)
+    expect_match(found$plain, "`data` is a function without the argument `reset`")
+    expect_match(found$stuck, "returned 16 rows in the first pass and 0 in another: it must begin")
+    expect_match(found$types, "`wt` is numeric in one chunk and factor in another")
+    expect_match(found$width, "`m` is nmatrix.2 in one chunk and ")
+    expect_match(found$moving, "I(wt - mean(wt)) depends on all rows", fixed = TRUE)
+    expect_match(found$outside, "1:32 has no column of the chunks")
+    expect_match(found$subset, "`subset` must be logical, with a value for each row")
+    expect_equal(found$good, coef(lm(mpg ~ wt, mtcars)))
   }
+})
+
+test_that("the first chunk may have no values, and columns any order; a warning comes once", {
+  results <- run_ring(2, {
+    unknown <- transform(mtcars, hp = NA)
+    chunks <- ring_chunks(if (rank == 0) list(unknown, mtcars[1:20, ], mtcars[21:32, 11:1]))
+    said <- character()
+    warned <- withCallingHandlers(
+      ring_glm(comm, am / 2 ~ hp, binomial, chunks),
+      warning = function(warning) {
+        said <<- c(said, conditionMessage(warning))
+        invokeRestart("muffleWarning")
+      }
+    )
+    list(lm = ring_lm(comm, mpg ~ ., chunks), glm = coef(warned), said = said)
+  })
+  truth <- lm(mpg ~ ., mtcars)
+  expect_equal(coef(results[[1]]$lm), coef(truth))
+  expect_equal(predict(results[[2]]$lm, mtcars[1:3, ]), fitted(truth)[1:3])
+  expect_equal(results[[2]]$lm$omitted, 32)
+  expect_equal(results[[1]]$glm, coef(suppressWarnings(glm(am / 2 ~ hp, binomial, mtcars))))
+  expect_length(results[[1]]$said, 1)
 })
