@@ -67,7 +67,7 @@ ring_coxph <- function(comm, formula, data, weights, subset,
   ties <- agree(comm, match.arg(ties))
   baseline <- agree(comm, check_flag(baseline, "baseline"))
   control <- agree(comm, coxph_control(control))
-  data <- if (!missing(data)) data
+  data <- agree(comm, if (!missing(data)) data)
   with_specials <- call
   agree(comm, coxph_need_survival())
   with_specials$formula <- coxph_formula(comm, formula, data)

@@ -35,7 +35,7 @@ session_rows <- function(object, what, chunked = FALSE) {
     stop(what, " needs the rows on the ranks: fit the model in a function of ring_apply(), and ",
          "call ", what, " there", call. = FALSE)
   }
-  data <- if (!is.null(session$call$data)) eval(session$call$data, session$env)
+  data <- agree(comm, if (!is.null(session$call$data)) eval(session$call$data, session$env))
   if (is.function(data) && !chunked) {
     ring_stop("INVALID", call = NULL, paste0(
       what, " needs all rows, and the model was fitted to chunks: call predict() with a chunk"

@@ -67,7 +67,7 @@ svd_of <- function(comm, x, k, left, method, power) {
 
 svd_qr <- function(comm, x, k, left, most) {
   triangle <- tsqr(comm, agree(comm, tsqr_triangle(x)))
-  found <- lead(comm, c("d", "v"), if (!is.null(triangle)) svd(triangle, nu = 0L, nv = k))
+  found <- lead(comm, c("d", "v"), svd(tsqr_check(triangle), nu = 0L, nv = k))
   v <- matrix(found$v, ncol(x), k, dimnames = list(colnames(x), NULL))
   found <- list(d = found$d[seq_len(most)], v = v)
   if (left) found$u <- svd_left(comm, x, list(d = found$d[seq_len(k)], v = v))
@@ -94,7 +94,7 @@ svd_basis <- function(comm, x) {
 }
 
 svd_root <- function(triangle) {
-  width <- ncol(triangle)
+  width <- ncol(tsqr_check(triangle))
   decomposed <- qr.default(triangle, tol = 10 * max(100, width) * .Machine$double.eps)
   first <- seq_len(decomposed$rank)
   kept <- decomposed$pivot[first]

@@ -11,13 +11,12 @@ tsqr_triangle <- function(x, y = NULL, weights = NULL, above = NULL) {
   triangle <- .Call(C_triangle_of, x, y, weights, above)
   colnames(triangle) <- c(colnames(x), if (!is.null(y) && !is.null(colnames(x))) "(response)")
   tsqr_check(triangle)
-  triangle
 }
 
-# Raises an error for the first column of a matrix that is not finite.
+# Returns the matrix. Raises an error for its first column that is not finite.
 tsqr_check <- function(x) {
   bad <- which(!is.finite(colSums(x)))
-  if (length(bad) == 0L) return()
+  if (length(bad) == 0L) return(x)
   name <- colnames(x)[bad[[1L]]]
   stop("column ", if (is.null(name)) bad[[1L]] else name, " has values that are not finite, or ",
        "too large to be added: remove these rows or scale the column", call. = FALSE)
@@ -25,7 +24,8 @@ tsqr_check <- function(x) {
 
 # R of the rows of all ranks on rank 0, and NULL elsewhere. `triangle` is that of this rank. Rows of
 # R with a negative diagonal are negated, so R does not depend on the number of ranks, up to
-# rounding.
+# rounding. R may be not finite, where values of many ranks together are too large: rank 0 raises
+# that error in lead(), by tsqr_check(). Here it would leave ranks without their partner.
 tsqr <- function(comm, triangle) {
   force(triangle) # it may be a collective call
   names <- colnames(triangle)
@@ -39,7 +39,7 @@ tsqr <- function(comm, triangle) {
     }
     if (rank + step < ring_size(comm)) {
       other <- ring_recv(comm, triangle, rank + step)
-      triangle <- tsqr_triangle(other, above = triangle)
+      triangle <- .Call(C_triangle_of, other, NULL, NULL, triangle)
     }
     step <- 2L * step
   }
@@ -53,7 +53,7 @@ tsqr <- function(comm, triangle) {
 # such columns are NA. Row i of `penalty` is one more row of the data, with the response 0. `rest`
 # is the residual sum of squares, without a difference of large sums.
 tsqr_solve <- function(triangle, tolerance = 1e-7, penalty = NULL) {
-  width <- ncol(triangle) - 1L
+  width <- ncol(tsqr_check(triangle)) - 1L
   columns <- seq_len(width)
   rows <- rbind(triangle[, columns, drop = FALSE], penalty)
   response <- c(triangle[, width + 1L], double(NROW(penalty)))

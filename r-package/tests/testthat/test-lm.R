@@ -215,11 +215,18 @@ test_that("an error of a linear model is one on all ranks", {
       tryCatch(eval(call), error = conditionMessage)
     }
     list(said(mpg ~ wide), said(text ~ wt), said(mpg ~ wt, weights = wide - 2),
-         said(mpg ~ wt, ridge = rank), ring_allreduce(comm, 1))
+         said(mpg ~ wt, ridge = rank),
+         tryCatch(ring_lm(comm, mpg ~ wt, if (rank == 1) stop("disk gone") else mtcars),
+                  error = conditionMessage),
+         tryCatch(ring_lm(comm, y ~ 0 + x, data.frame(y = 1e300, x = 1.5e308)),
+                  error = conditionMessage), ring_allreduce(comm, 1))
   }, dealt = dealt)
   expect_match(results[[1]][[1]], "rank 1 .* failed: column wide has values that are not finite")
   expect_match(results[[1]][[2]], "the response must be one numeric vector")
   expect_match(results[[2]][[3]], "rank 0 .* failed: negative weights not allowed")
   expect_match(results[[2]][[4]], "rank 1 has another ridge than rank 0: 1, and not 0")
-  expect_identical(results[[1]][[5]], 2)
+  expect_match(results[[1]][[5]], "rank 1 .* failed: disk gone")
+  # Each rank has a finite triangle, and both together have none.
+  expect_match(results[[2]][[6]], "rank 0 .* failed: column x has values that are not finite, or")
+  expect_identical(results[[1]][[7]], 2)
 })
