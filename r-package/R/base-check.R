@@ -56,11 +56,11 @@ check_flag <- function(x, name) {
 }
 
 # Refuses arguments that a function takes in one of its forms only.
-check_no_dots <- function(...) {
+check_no_dots <- function(..., where = "with a communicator") {
   if (...length() == 0L) return()
   name <- c(names(list(...)), "")[[1L]]
   name <- if (nzchar(name)) paste0("`", name, "`") else "after the last"
-  check_stop("there is no argument ", name, " with a communicator")
+  check_stop("there is no argument ", name, " ", where)
 }
 
 check_string <- function(x, name) {

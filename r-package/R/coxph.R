@@ -38,8 +38,9 @@
 #'   `vcov()`, `confint()`, `logLik()`, `AIC()`, `anova()` of several models; `predict()` of new
 #'   rows, of type `"lp"` or `"risk"`; `survfit()`, also with `newdata`; `update()`; and `tidy()`,
 #'   `glance()` and `augment()` of package broom. Predictions are relative to the means of all rows,
-#'   as with `reference = "sample"`. With `strata()`, `survfit(fit, newdata)` returns the curves of
-#'   all strata for each row of `newdata`, also where the row has a stratum.
+#'   as with `reference = "sample"`. With `strata()`, `survfit(fit, newdata)` returns the curve of
+#'   its stratum for each row of `newdata`, or the curves of all strata if `newdata` lacks the
+#'   variables of the strata.
 #' @inheritSection ring_glm Levels
 #' @inheritSection ring_glm Terms
 #' @inheritSection ring_glm Spark tables

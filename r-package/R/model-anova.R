@@ -15,7 +15,7 @@
 #' @param mod A model, from [ring_lm()] without `ridge`, or from [ring_glm()].
 #' @param type The type: `"II"` or `"III"`, or 2 or 3.
 #' @param test.statistic A string: `"LR"`, the likelihood ratio, or `"Wald"`.
-#' @param ... Ignored.
+#' @param ... No further arguments of `car::Anova()`, such as `white.adjust`: they are errors.
 #' @returns A data frame of class `anova`, with a row for each term.
 #' @seealso [ring_lm()] and [ring_glm()], whose `anova()` and `drop1()` make other tests.
 #' @name ring_anova
@@ -32,6 +32,7 @@ NULL
 #' @rdname ring_anova
 #' @exportS3Method car::Anova
 Anova.ring_lm <- function(mod, type = c("II", "III", 2, 3), ...) {
+  check_no_dots(..., where = "for a distributed model")
   lm_no_ridge(mod, "Anova()")
   type <- anova_type(type)
   width <- ncol(mod$triangle)
@@ -54,15 +55,16 @@ Anova.ring_lm <- function(mod, type = c("II", "III", 2, 3), ...) {
 #' @exportS3Method car::Anova
 Anova.ring_glm <- function(mod, type = c("II", "III", 2, 3), test.statistic = c("LR", "Wald"),
                            ...) {
+  check_no_dots(..., where = "for a distributed model")
   type <- anova_type(type)
   test <- match.arg(test.statistic)
   change <- if (test == "LR") {
     rows <- glm_session(mod, "Anova()", chunked = TRUE)
-    found <- anova_changes(mod, type, function(columns) {
-      fit <- glm_refit(mod, rows, columns)
+    found <- anova_changes(mod, type, intercept = FALSE, fit = function(columns) {
+      fit <- if (all(columns)) mod else glm_refit(mod, rows, columns)
       c(fit$rank, fit$deviance)
     })
-    found[, type == "II" | colnames(found) != "(Intercept)", drop = FALSE] / c(1, mod$dispersion)
+    found / c(1, mod$dispersion)
   } else {
     anova_changes(mod, type, function(columns) anova_wald(mod, columns))
   }
@@ -81,12 +83,13 @@ anova_type <- function(type) {
   unname(type)
 }
 
-# Changes of rank and deviance by each term. `fit(columns)` returns both for some columns.
-anova_changes <- function(object, type, fit) {
+# Changes of rank and deviance by each term, with `intercept` also by the intercept (type III).
+# `fit(columns)` returns both for some columns.
+anova_changes <- function(object, type, fit, intercept = TRUE) {
   factors <- attr(object$terms, "factors")
   labels <- attr(object$terms, "term.labels")
   assign <- object$assign
-  terms <- if (type == "III") sort(unique(assign)) else seq_along(labels)
+  terms <- if (type == "III" && intercept) sort(unique(assign)) else seq_along(labels)
   contains <- function(large, small) all(factors[, large] | !factors[, small])
   found <- vapply(terms, FUN.VALUE = c(0, 0), function(term) {
     above <- if (type == "II") {

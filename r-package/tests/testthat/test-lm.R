@@ -84,7 +84,13 @@ test_that("Anova() of car makes the tests of larger and smaller models", {
   expect_equal(Anova.ring_glm(fit)["wool:tension", "LR Chisq"], expected$LRT)
   expect_equal(Anova.ring_glm(fit, 3, "Wald")["wool", "Chisq"],
                coef(summary(fit))["woolB", 3]^2)
+  expect_equal(Anova.ring_glm(fit, 3)["wool:tension", "LR Chisq"], expected$LRT)
   expect_error(Anova.ring_glm(fit, type = 4), "`type` must be")
+  expect_error(Anova.ring_lm(fit, white.adjust = TRUE), "there is no argument `white.adjust` for")
+  # Without the intercept no coefficients are valid.
+  fit <- ring_glm(comm, breaks ~ x, poisson("identity"), data)
+  expected <- drop1(glm(breaks ~ x, poisson("identity"), data), test = "LRT")["x", ]
+  expect_equal(Anova.ring_glm(fit, 3)["x", "LR Chisq"], expected$LRT)
 })
 
 test_that("columns with a condition number of 1e8 keep the digits of lm()", {
