@@ -69,6 +69,7 @@ ring_coxph <- function(comm, formula, data, weights, subset,
   baseline <- agree(comm, check_flag(baseline, "baseline"))
   control <- agree(comm, coxph_control(control))
   data <- agree(comm, if (!missing(data)) data)
+  if (chunks_agree(comm, data)) chunks_refuse()
   with_specials <- call
   agree(comm, coxph_need_survival())
   with_specials$formula <- coxph_formula(comm, formula, data)

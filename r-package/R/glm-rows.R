@@ -21,12 +21,7 @@ rows_frame <- function(call, env) {
 # `chunked` is whether `data` may be a function: see model-chunks.R.
 rows_of_call <- function(comm, call, env, data, contrasts = NULL, chunked = FALSE) {
   chunks <- chunks_agree(comm, data)
-  if (chunks && !chunked) {
-    ring_stop("INVALID", call = NULL, paste0(
-      "`data` is a function, and this model needs all rows: pass a data frame, or fit ring_glm() ",
-      "or ring_lm(), which take chunks"
-    ))
-  }
+  if (chunks && !chunked) chunks_refuse()
   wanted <- c("formula", "data", "subset", "weights", "na.action", "offset")
   frame <- call[c(1L, match(wanted, names(call), 0L))]
   frame[[1L]] <- quote(stats::model.frame)

@@ -81,6 +81,13 @@ chunks_given <- function(data) {
        "ring_chunks()", call. = FALSE)
 }
 
+chunks_refuse <- function() {
+  ring_stop("INVALID", call = NULL, paste0(
+    "`data` is a function, and this model needs all rows: pass a data frame, or fit ring_glm() or ",
+    "ring_lm(), which take chunks"
+  ))
+}
+
 # ---- The columns of a chunk ----------------------------------------------------------------------
 
 # The first chunk. A rank without chunks makes one without rows, with the columns that another rank

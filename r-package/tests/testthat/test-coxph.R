@@ -159,6 +159,8 @@ test_that("terms and likelihoods that coxph() treats in its own way are those of
     formula <- as.formula(paste("Surv(time, status) ~ sex +", term), asNamespace("survival"))
     expect_error(ring_coxph(comm, formula, lung), "[a-z]+\\(\\) is not supported")
   }
+  expect_error(ring_coxph(comm, Surv(time, status) ~ age, ring_chunks(list(lung))),
+               "`data` is a function, and this model needs all rows")
   gaps <- ring_coxph(comm, Surv(time, status) ~ age + meal.cal, lung)
   expect_error(anova(ring_coxph(comm, Surv(time, status) ~ age, lung), gaps),
                "models were not all fitted to the same size of dataset")
