@@ -29,7 +29,7 @@ class Marks:
         return arguments[0] if arguments and callable(arguments[0]) else self
 
 
-mark = fixture = Marks()
+mark = fixture = param = Marks()
 
 
 def importorskip(name: str, reason: str = "") -> ModuleType:
