@@ -140,8 +140,9 @@ def quiet(hosts):
 
 def check(job, notebook, scale, quiet):
     # Two more, for a moment: a connection is accepted before another one is dropped, and a rank
-    # probes the listener of a rank that has not connected yet.
-    assert scale.sockets <= quiet["scale"].sockets + PENDING + 2
+    # probes the listener of a rank that has not connected yet. The descriptors are not counted at
+    # one moment: a few that were closed meanwhile are counted beside those that took their place.
+    assert scale.sockets <= quiet["scale"].sockets + PENDING + 8
     assert scale.memory <= quiet["scale"].memory + MEMORY
     heard = notebook.text()
     assert not [secret for secret in spellings(job.options) if secret in heard]
