@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import sys
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 from sparkring._core import InvalidError, RingError, UnsupportedError
 from sparkring.spark._rank_result import RankError
@@ -42,8 +41,12 @@ def session(port: int, secret: str, python: str, archives: list[str]) -> SparkSe
     _forget()
     os.environ.setdefault("PYSPARK_PYTHON", python)  # the context reads it now, and later
     place = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
-    with mock.patch.dict(os.environ, place):
+    os.environ.update(place)
+    try:
         gateway = launch_gateway()
+    finally:
+        for name in place:
+            del os.environ[name]
     jvm: Any = gateway.jvm
     inner = jvm.org.apache.spark.sql.SparkSession.getDefaultSession().get()
     _check_version(inner.version())
