@@ -138,6 +138,8 @@ ROUNDING = """
 import numpy, sparkring, warnings
 from sparkring import models
 warnings.simplefilter("ignore")  # no convergence
+vectors = numpy.random.default_rng(0).normal(size=(200, 101))
+print(hash(tuple(vector @ vector for vector in vectors)))
 with sparkring.init(timeout=30, call_timeout=20) as comm:
     for seed in range(45, 60):
         random = numpy.random.default_rng((seed, comm.rank))
@@ -154,6 +156,8 @@ def test_ranks_of_other_processors_decide_alike():
     shell = f'export OPENBLAS_CORETYPE={kernel}; exec "$0" -c "$1"'
     job = launch(2, "sh", "-c", shell, sys.executable, ROUNDING)
     assert job.returncode == 0, job.stderr.decode()
+    if len({line.split()[-1] for line in job.stdout.splitlines()}) == 1:
+        pytest.skip("NumPy's BLAS has the same bits with every OPENBLAS_CORETYPE")
 
 
 def test_units_of_columns_do_not_count():

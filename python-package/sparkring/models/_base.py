@@ -268,7 +268,7 @@ class Regressor(Estimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return R squared of the predictions of these rows. Not collective.
 
-        Where all ``y`` are equal it is 1 for predictions without an error, else 0.
+        If all ``y`` are equal, the score is 1 for predictions without an error, else 0.
         """
         predicted = np.asarray(self.predict(X))
         given, weight = scored(y, sample_weight, len(predicted))

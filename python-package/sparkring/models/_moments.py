@@ -51,7 +51,7 @@ def moments(rows: Rows) -> Moments:
     Raises
     ------
     InvalidError
-        Where no rank has a row with a weight.
+        If no rank has a row with a weight.
     """
     count, weight = 0, 0.0
     mean, squares = np.zeros(rows.width), np.zeros(rows.width)
@@ -138,7 +138,7 @@ def centered(rows: Rows, response: bool, shifted: bool = True) -> Centered:
     Raises
     ------
     InvalidError
-        Where no rank has a row with a weight.
+        If no rank has a row with a weight.
     """
     width = rows.width + response
     shift = shift_of(rows, response) if shifted else np.zeros(width)

@@ -179,7 +179,7 @@ class Rows:
         Raises
         ------
         InvalidError
-            Where there are none.
+            If there are none.
         """
         count = int(self.total(1, lambda block: (block.weight > 0).sum())[0])
         if count == 0:

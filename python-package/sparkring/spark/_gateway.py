@@ -25,7 +25,7 @@ def session(port: int, secret: str, python: str, archives: list[str]) -> SparkSe
     Parameters
     ----------
     port : int
-        Where the gateway listens on the loopback address.
+        The port of the gateway, on the loopback address.
     secret : str
         The token that the gateway asks for.
     python : str

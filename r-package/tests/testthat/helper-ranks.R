@@ -159,7 +159,7 @@ is_running <- function(pid) {
 }
 
 # Processes that end in time.
-# nolint start: object_usage_linter. What testthat gives to this code.
+# nolint start: object_usage_linter. testthat provides these functions.
 expect_ended <- function(pids, seconds) {
   until <- Sys.time() + seconds
   while (any(vapply(pids, is_running, NA)) && Sys.time() < until) Sys.sleep(0.05)

@@ -2,7 +2,7 @@
 #
 # Real Spark, for the tests of sparklyr.
 
-# nolint start: object_usage_linter. What testthat gives to this code.
+# nolint start: object_usage_linter. testthat provides these functions.
 # A connection that ends with the calling test.
 spark_connection <- function(master, envir = parent.frame()) {
   skip_if_not_installed("sparklyr")

@@ -36,7 +36,7 @@ fit_coxph <- function(first, models, rows) {
   })
 }
 
-# nolint start: object_usage_linter. What testthat gives to this code.
+# nolint start: object_usage_linter. testthat provides these functions.
 expect_hazards <- function(models) {
   results <- run_ring(3, {
     fit_coxph(list(ring_coxph, comm), models, function(data, split) split(data, rank, size))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-# nolint start: object_usage_linter. What testthat gives to this code.
+# nolint start: object_usage_linter. testthat provides these functions.
 skip_without_python <- function() {
   skip_if_not_installed("reticulate")
   python <- Sys.getenv("SPARKRING_PYTHON", Sys.which("python3"))

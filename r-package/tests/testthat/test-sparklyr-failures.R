@@ -2,7 +2,7 @@
 #
 # Failures, interrupts and restarts of ring_apply() and ring_run().
 
-# nolint start: object_usage_linter. What testthat gives to this code.
+# nolint start: object_usage_linter. testthat provides these functions.
 expect_failure <- function(sc) {
   error <- tryCatch(
     ring_run(sc, of_script(function(comm, culprit) {

@@ -2,7 +2,7 @@
 #
 # Models of Spark tables.
 
-# nolint start: object_usage_linter. What testthat gives to this code.
+# nolint start: object_usage_linter. testthat provides these functions.
 # Models are fitted, and predict in any worker, to each of which Spark brings them once.
 expect_models <- function(sc) {
   rows <- spark_table(sc, paste(

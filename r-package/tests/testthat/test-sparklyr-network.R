@@ -16,7 +16,7 @@ network_source <- c(
   "def adam(params, parameters): return torch.optim.Adam(parameters, lr=params['rate'])"
 )
 
-# nolint start: object_usage_linter. What testthat gives to this code.
+# nolint start: object_usage_linter. testthat provides these functions.
 expect_network <- function(sc) {
   nets <- file.path(tempfile("nets"), "sparkring_test_nets.py")
   dir.create(dirname(nets))

@@ -2,7 +2,7 @@
 #
 # Rows of Spark tables to the ranks of ring_apply(), and results that stay in Spark.
 
-# nolint start: object_usage_linter. What testthat gives to this code.
+# nolint start: object_usage_linter. testthat provides these functions.
 expect_rows <- function(sc) {
   tbl <- spark_table(sc, paste(
     "SELECT id, if(id = 5, NULL, id / 4) AS x, if(id = 6, NULL, concat('\u00e9', id)) AS s,",

@@ -3,7 +3,7 @@
 # The real thing: sparklyr hands its barrier argument to closures in R workers of a Spark stage. A
 # connection takes long to make, so a test has many things to say.
 
-# nolint start: object_usage_linter. What testthat gives to this code.
+# nolint start: object_usage_linter. testthat provides these functions.
 # What the tasks of a stage of three say.
 spark_ring <- function(sc, ...) {
   ring <- sparklyr::spark_apply(
