@@ -26,7 +26,7 @@ bool ring_pmix_hub_begin(ring_pmix_hub *hub, const int *nodes, int size) {
 static void pmix_fence_free(ring_pmix_fence *fence, int hosts) {
   for (int host = 0; fence->parts != NULL && host < hosts; host++)
     if (fence->parts[host].data != NULL) ring_pmi_payload_drop(fence->parts[host].data);
-  free(fence->ranks);
+  free(fence->head);
   free(fence->takes_part);
   free(fence->parts);
   free(fence);
@@ -44,35 +44,37 @@ void ring_pmix_hub_end(ring_pmix_hub *hub) {
   *hub = (ring_pmix_hub){0};
 }
 
-/* A fence of the ranks of a message; NULL without memory. */
+/* A fence of the ranks and the name of a message; NULL without memory. */
 static ring_pmix_fence *pmix_fence_make(const ring_pmix_hub *hub,
                                         const ring_pmix_message *message) {
-  size_t bytes = 4 * (size_t)message->value, hosts = (size_t)hub->hosts;
+  size_t hosts = (size_t)hub->hosts;
   ring_pmix_fence *fence = calloc(1, sizeof *fence);
   if (fence == NULL) return NULL;
   fence->count = message->value;
-  fence->ranks = malloc(bytes + 1);
+  fence->head_length = ring_pmix_message_fence_head(message);
+  fence->head = malloc(fence->head_length);
   fence->takes_part = calloc(hosts, sizeof *fence->takes_part);
   fence->parts = calloc(hosts, sizeof *fence->parts);
-  if (fence->ranks == NULL || fence->takes_part == NULL || fence->parts == NULL) {
+  if (fence->head == NULL || fence->takes_part == NULL || fence->parts == NULL) {
     pmix_fence_free(fence, hub->hosts);
     return NULL;
   }
-  if (bytes > 0) memcpy(fence->ranks, message->bytes, bytes);
+  memcpy(fence->head, message->bytes, fence->head_length);
   for (int host = 0; host < hub->hosts; host++) fence->takes_part[host] = fence->count == 0;
   for (int place = 0; place < fence->count; place++)
-    fence->takes_part[hub->nodes[ring_pmix_message_rank(fence->ranks, place)]] = true;
+    fence->takes_part[hub->nodes[ring_pmix_message_rank(fence->head, place)]] = true;
   for (int host = 0; host < hub->hosts; host++) fence->missing += fence->takes_part[host];
   return fence;
 }
 
-/* The fence of these ranks that the host has not come to yet, or a new one; NULL without memory. */
+/* The fence of these ranks and that name that the host has not come to yet, or a new one; NULL without memory. */
 static ring_pmix_fence *pmix_hub_fence(ring_pmix_hub *hub, const ring_pmix_message *message,
                                        int host) {
+  size_t head = ring_pmix_message_fence_head(message);
   ring_pmix_fence **at = &hub->fences;
   for (; *at != NULL; at = &(*at)->next)
     if ((*at)->count == message->value && (*at)->parts[host].data == NULL &&
-        memcmp((*at)->ranks, message->bytes, 4 * (size_t)message->value) == 0)
+        (*at)->head_length == head && memcmp((*at)->head, message->bytes, head) == 0)
       return *at;
   *at = pmix_fence_make(hub, message);
   return *at;
@@ -83,7 +85,8 @@ static ring_status pmix_fence_complete(const ring_pmix_hub *hub, ring_pmi_outbox
                                        const ring_pmix_fence *fence, ring_error *error) {
   char *room;
   ring_status status = RING_OK;
-  ring_pmix_message message = {.value = hub->hosts, .length = 8 * (size_t)hub->hosts};
+  ring_pmix_message message = {
+      .rank = (int32_t)hub->completed, .value = hub->hosts, .length = 8 * (size_t)hub->hosts};
   for (int host = 0; host < hub->hosts; host++)
     if (fence->parts[host].data != NULL) message.length += fence->parts[host].data->length - 1;
   ring_pmi_payload *all = ring_pmix_control_make(RING_PMIX_FENCE, &message, &room);
@@ -113,7 +116,7 @@ static void pmix_hub_remove(ring_pmix_hub *hub, ring_pmix_fence *fence) {
 static ring_status pmix_hub_take_fence(ring_pmix_hub *hub, ring_pmi_outbox *outbox, int host,
                                        const ring_pmix_message *message, ring_error *error) {
   ring_pmix_fence *fence = pmix_hub_fence(hub, message, host);
-  size_t head = 4 * (size_t)message->value, length = message->length - head;
+  size_t head = ring_pmix_message_fence_head(message), length = message->length - head;
   if (fence != NULL && !fence->takes_part[host])
     return ring_pmi_failure_invalid_message(error, outbox->messages, hub->leads[host]);
   ring_pmi_payload *data = ring_pmi_payload_make(RING_PMI_CONTROL_FENCE, length);
@@ -125,6 +128,7 @@ static ring_status pmix_hub_take_fence(ring_pmix_hub *hub, ring_pmi_outbox *outb
   fence->parts[host] = (ring_pmix_part){message->ticket, data};
   if (--fence->missing > 0) return RING_OK;
   ring_status status = pmix_fence_complete(hub, outbox, fence, error);
+  hub->completed++;
   pmix_hub_remove(hub, fence);
   return status;
 }
@@ -208,7 +212,7 @@ ring_status ring_pmix_hub_take(ring_pmix_hub *hub, ring_pmi_outbox *outbox, ring
 static bool pmix_fence_has(const ring_pmix_fence *fence, int rank) {
   if (fence->count == 0) return true;
   for (int place = 0; place < fence->count; place++)
-    if (ring_pmix_message_rank(fence->ranks, place) == rank) return true;
+    if (ring_pmix_message_rank(fence->head, place) == rank) return true;
   return false;
 }
 

@@ -18,8 +18,9 @@ typedef struct ring_pmix_part {
 /* A fence that some host waits in. */
 typedef struct ring_pmix_fence {
   struct ring_pmix_fence *next;
-  int count;             /* of ranks that take part; 0: all */
-  char *ranks;           /* as in the control message */
+  int count;  /* of ranks that take part; 0: all */
+  char *head; /* ranks and name, as in the control message */
+  size_t head_length;
   bool *takes_part;      /* by host */
   ring_pmix_part *parts; /* by host */
   int missing;           /* hosts */
@@ -30,6 +31,7 @@ typedef struct ring_pmix_hub {
   int *nodes, *leads; /* by rank; by host */
   bool *active;       /* by rank: its program has called PMIx_Init */
   ring_pmix_fence *fences;
+  uint32_t completed; /* fences */
 } ring_pmix_hub;
 
 /* `nodes`: the host of each rank. False without memory. */

@@ -60,7 +60,13 @@ static bool pmix_message_is_fence(const ring_pmix_message *message, int size) {
     int rank = ring_pmix_message_rank(message->bytes, place);
     if (rank < 0 || rank >= size) return false;
   }
-  return true;
+  size_t ranks = 4 * (size_t)message->value;
+  return memchr(message->bytes + ranks, '\0', message->length - ranks) != NULL;
+}
+
+size_t ring_pmix_message_fence_head(const ring_pmix_message *message) {
+  size_t ranks = 4 * (size_t)message->value;
+  return ranks + strlen(message->bytes + ranks) + 1;
 }
 
 /* Whether the bytes are a key that is not empty and, where something is published, a value. */

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RING_PMIX_VERSION 1                /* of the messages, which the first one has */
+#define RING_PMIX_VERSION 2                /* of the messages, which the first one has */
 #define RING_PMIX_MOST (UINT32_C(1) << 30) /* bytes of a message */
 #define RING_PMIX_PROBLEM 256              /* bytes of a reason, with its end */
 
@@ -29,9 +29,7 @@ enum {
   RING_PMIX_ANSWER = 'r',    /* to the server: value: good; what the request with the ticket gets */
 
   /* From a PMIx server to its lead, from there to the hub, and back with the same kind. */
-  RING_PMIX_FENCE =
-      'F', /* value: how many ranks take part, 0: all; the ranks, and the data of a host.
-                            * To a lead, value: how many hosts; their tickets, and the data of all */
+  RING_PMIX_FENCE = 'F',   /* described below */
   RING_PMIX_MODEX = 'M',   /* rank: whose data; to its lead and server, value: the lead that asks */
   RING_PMIX_FETCHED = 'D', /* rank: the lead that asked; value: whether there is data */
   RING_PMIX_NAME = 'N',    /* value: a ring_pmix_name; key and value; its answer, value: good */
@@ -41,6 +39,11 @@ enum {
   RING_PMIX_STATE = 'S',  /* to a rank: value: a ring_pmi_state; rank: the exit code */
   RING_PMIX_KNOWN = 'K'   /* to the lead: the rank has shown the state */
 };
+
+/* A fence has in `value` how many ranks take part, 0: all; and as bytes the ranks, ascending, the name of a group with
+ * its '\0', which is empty for a plain fence, and the data of a host. To a lead it has in `value` how many hosts there
+ * are, in `rank` a number that no other fence has, which the answer has, too; and as bytes the tickets of the hosts and
+ * the data of all. */
 
 typedef enum ring_pmix_name {
   RING_PMIX_PUBLISH,  /* "key\0value\0" */
@@ -77,6 +80,9 @@ bool ring_pmix_message_is_good(char kind, const ring_pmix_message *message, int 
 
 /* The rank at a place of a fence's list, which a good message has. */
 int ring_pmix_message_rank(const char *ranks, int place);
+
+/* The bytes before the data of a host in a fence, whose message is good: what all hosts of a fence have in common. */
+size_t ring_pmix_message_fence_head(const ring_pmix_message *message);
 
 /* ---- The job ------------------------------------------------------------------------------ */
 

@@ -218,8 +218,12 @@ static ring_status pmix_side_end_fence(ring_pmix_side *side, const ring_pmix_mes
   if (message->value <= side->host || message->length < tickets)
     return ring_pmi_failure_invalid_message(error, side->messages, 0);
   const uint8_t *mine = (const uint8_t *)message->bytes + 8 * (size_t)side->host;
-  uint64_t ticket = bytes_get(&mine, 8);
-  pmix_side_answer(side, ticket, true, message->bytes + tickets, message->length - tickets);
+  const ring_pmix_message answer = {.ticket = bytes_get(&mine, 8),
+                                    .rank = message->rank,
+                                    .value = true,
+                                    .bytes = message->bytes + tickets,
+                                    .length = message->length - tickets};
+  ring_pmix_channel_send(&side->process.channel, RING_PMIX_ANSWER, &answer);
   return RING_OK;
 }
 

@@ -18,6 +18,7 @@
 
 #include "pmi/pmix_directory.h"
 #include "pmix/connection.h"
+#include "pmix/exchange.h"
 #include "pmix/request.h"
 #include "pmix/server.h"
 
@@ -76,7 +77,7 @@ static void main_serve(const ring_pmix_job *job) {
     if (kind == RING_PMIX_ANSWER)
       ring_pmix_request_answer(&message);
     else if (kind == RING_PMIX_MODEX && message.rank >= 0 && message.rank < job->size)
-      ring_pmix_request_fetch(&message);
+      ring_pmix_exchange_fetch(&message);
     else
       ring_pmix_connection_fail("the lead sent an invalid message");
   }
@@ -107,7 +108,6 @@ int main(int argc, char **argv) {
   main_close_descriptors();
   main_set_variables();
   const ring_pmix_job job = main_receive_job();
-  ring_pmix_request_begin(&job);
   ring_pmix_server_start(&job);
   main_serve(&job);
   alarm(MAIN_END_S); /* whatever PMIx does */

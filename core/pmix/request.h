@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Requests of programs: the functions that the PMIx server calls, and the answers.
+ * Requests of programs that the lead has not answered yet.
  */
 #ifndef RING_PMIX_REQUEST_H
 #define RING_PMIX_REQUEST_H
@@ -10,16 +10,25 @@
 
 #include "pmi/pmix_message.h"
 
-/* The functions for PMIx_server_init. */
-extern pmix_server_module_t ring_pmix_module;
+typedef struct ring_pmix_request {
+  struct ring_pmix_request *next;
+  uint64_t ticket;
+  /* Gives the answer to PMIx, in the thread that receives messages. The request is freed after that. */
+  void (*finish)(const struct ring_pmix_request *request, const ring_pmix_message *answer);
+  void *call; /* of `finish` */
+  void *arg;  /* of the callback, and the callback itself: */
+  union {
+    pmix_op_cbfunc_t done;
+    pmix_modex_cbfunc_t modex;
+  } back;
+} ring_pmix_request;
 
-/* Before PMIx calls the functions. */
-void ring_pmix_request_begin(const ring_pmix_job *job);
+/* Keeps a copy of the request under a new ticket, which the message gets, and sends the message. Returns PMIX_SUCCESS,
+ * which promises a callback. The process exits without memory, and the lead reports that. */
+pmix_status_t ring_pmix_request_send(const ring_pmix_request *given, char kind,
+                                     ring_pmix_message *message);
 
-/* Answers the request with the message's ticket. */
+/* Finishes the request with the answer's ticket. */
 void ring_pmix_request_answer(const ring_pmix_message *answer);
-
-/* Sends what a program of this host has put, as soon as it has. The ticket and `value` of the message are sent back. */
-void ring_pmix_request_fetch(const ring_pmix_message *message);
 
 #endif

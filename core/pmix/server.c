@@ -10,7 +10,7 @@
 
 #include "pmix/connection.h"
 #include "pmix/job_info.h"
-#include "pmix/request.h"
+#include "pmix/module.h"
 
 enum { SERVER_OPTIONS = 2, SERVER_PATIENCE_S = 1 };
 
@@ -56,11 +56,11 @@ static void server_check(pmix_status_t status, const char *call) {
   ring_pmix_connection_fail(text);
 }
 
-static void server_init(const char *directory) {
+static void server_init(const ring_pmix_job *job) {
   pmix_info_t info[SERVER_OPTIONS];
-  PMIX_INFO_LOAD(&info[0], PMIX_SERVER_TMPDIR, directory, PMIX_STRING);
-  PMIX_INFO_LOAD(&info[1], PMIX_SYSTEM_TMPDIR, directory, PMIX_STRING);
-  server_check(PMIx_server_init(&ring_pmix_module, info, SERVER_OPTIONS), "PMIx_server_init");
+  PMIX_INFO_LOAD(&info[0], PMIX_SERVER_TMPDIR, job->directory, PMIX_STRING);
+  PMIX_INFO_LOAD(&info[1], PMIX_SYSTEM_TMPDIR, job->directory, PMIX_STRING);
+  server_check(PMIx_server_init(ring_pmix_module(job), info, SERVER_OPTIONS), "PMIx_server_init");
   for (int i = 0; i < SERVER_OPTIONS; i++) PMIX_INFO_DESTRUCT(&info[i]);
 }
 
@@ -103,7 +103,7 @@ static void server_send_environment(const pmix_proc_t *program) {
 void ring_pmix_server_start(const ring_pmix_job *job) {
   const ring_pmix_message ready = {0};
   pmix_proc_t program;
-  server_init(job->directory);
+  server_init(job);
   server_register(job);
   for (int rank = 0; rank < job->size; rank++) {
     if (job->nodes[rank] != job->host) continue;

@@ -35,11 +35,13 @@ static void take_message(char kind, const ring_pmix_message *message) {
   if (!ring_pmix_message_is_good(kind, message, SIZE)) return;
   if (kind == RING_PMIX_NAME)
     check_strings(message->bytes, message->length, message->value == RING_PMIX_PUBLISH ? 2 : 1);
-  if (kind == RING_PMIX_FENCE)
+  if (kind == RING_PMIX_FENCE) {
+    FUZZ_PROMISE(ring_pmix_message_fence_head(message) <= message->length);
     for (int place = 0; place < message->value; place++) {
       int rank = ring_pmix_message_rank(message->bytes, place);
       FUZZ_PROMISE(rank >= 0 && rank < SIZE);
     }
+  }
   if (kind == RING_PMIX_CONNECTED || kind == RING_PMIX_MODEX || kind == RING_PMIX_ENVIRONMENT)
     FUZZ_PROMISE(message->rank >= 0 && message->rank < SIZE);
 }

@@ -163,7 +163,7 @@ static void save_pmix(void) {
   add_pmix(&all, RING_PMIX_ENVIRONMENT, 1, 0, "A=1", 4);
   add_pmix(&all, RING_PMIX_READY, 0, 0, "", 0);
   add_pmix(&all, RING_PMIX_CONNECTED, 1, 0, "", 0);
-  add_pmix(&all, RING_PMIX_FENCE, 0, 2, "\1\0\0\0\2\0\0\0data", 12);
+  add_pmix(&all, RING_PMIX_FENCE, 0, 2, "\1\0\0\0\2\0\0\0us\0data", 15);
   add_pmix(&all, RING_PMIX_MODEX, 0, 0, "", 0);
   add_pmix(&all, RING_PMIX_FETCHED, 0, 1, "data", 4);
   add_pmix(&all, RING_PMIX_NAME, 0, RING_PMIX_PUBLISH, "key\0value", 10);

@@ -33,12 +33,15 @@ static void test_ranks(void) {
 }
 
 static void test_fences(void) {
-  static const char ranks[] = "\0\0\0\0\2\0\0\0data", beyond[] = "\0\0\0\0\3\0\0\0data";
-  CHECK(is_good(RING_PMIX_FENCE, 0, 0, "data", 4) && is_good(RING_PMIX_FENCE, 0, 0, "", 0));
-  CHECK(is_good(RING_PMIX_FENCE, 0, 2, ranks, 12) && is_good(RING_PMIX_FENCE, 0, 2, ranks, 8));
-  CHECK(!is_good(RING_PMIX_FENCE, 0, 2, ranks, 7) && !is_good(RING_PMIX_FENCE, 0, 2, beyond, 12));
-  CHECK(!is_good(RING_PMIX_FENCE, 0, -1, ranks, 12) && !is_good(RING_PMIX_FENCE, 0, 4, ranks, 16));
-  CHECK(!is_good(RING_PMIX_FENCE, 0, 1, "\xff\xff\xff\xff", 4));
+  static const char ranks[] = "\0\0\0\0\2\0\0\0us\0data", beyond[] = "\0\0\0\0\3\0\0\0us\0data";
+  const ring_pmix_message named = {.value = 2, .bytes = ranks, .length = 15};
+  CHECK(is_good(RING_PMIX_FENCE, 0, 0, "\0data", 5) && is_good(RING_PMIX_FENCE, 0, 0, "\0", 1));
+  CHECK(is_good(RING_PMIX_FENCE, 0, 2, ranks, 15) && is_good(RING_PMIX_FENCE, 0, 2, ranks, 11));
+  CHECK(!is_good(RING_PMIX_FENCE, 0, 2, ranks, 7) && !is_good(RING_PMIX_FENCE, 0, 2, beyond, 15));
+  CHECK(!is_good(RING_PMIX_FENCE, 0, -1, ranks, 15) && !is_good(RING_PMIX_FENCE, 0, 4, ranks, 15));
+  CHECK(!is_good(RING_PMIX_FENCE, 0, 1, "\xff\xff\xff\xff\0", 5));
+  CHECK(!is_good(RING_PMIX_FENCE, 0, 2, ranks, 10) && !is_good(RING_PMIX_FENCE, 0, 0, "", 0));
+  CHECK_INT((int)ring_pmix_message_fence_head(&named), 11);
 }
 
 static void test_names(void) {
