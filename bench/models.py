@@ -244,6 +244,7 @@ TARGETS = [
     ("pca", "sparkring", "MLlib", 1),
     ("glm", "sparkring, batches", "MLlib", 1),
     ("glm", "sparkring", "biglm", 1),
+    ("coxph", "sparkring", "R alone", 1),
 ]
 
 

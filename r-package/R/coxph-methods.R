@@ -6,19 +6,15 @@
 # `table`, a matrix with a row for each time, and the number of rows of each stratum.
 coxph_baseline <- function(comm, records, fit, levels) {
   beta <- ifelse(is.na(fit$coefficients), 0, fit$coefficients)
-  groups <- coxph_pass(comm, records, beta, fit$efron)$groups
-  signed <- as.matrix(records$sign * records$weights)
-  at_risk <- records_cumulate(comm, records, signed, TRUE)[records$first, 1L]
+  sweep <- coxph_pass(comm, records, beta, fit$efron, detail = TRUE)$sweep
+  signed <- t(records$sign * records$weights)
+  at_risk <- records_cumulate(comm, records$stratum, signed, TRUE)[1L, records$first]
   count <- length(records$first)
-  found <- matrix(0, count, 3L + length(beta))
-  found[groups$with, ] <- cbind(groups$sum, groups$c0, groups$c0 * groups$s1 -
-                                  groups$c1 * groups$d1, groups$mean * groups$steps)
   censored <- records$sign > 0 & !records$event
-  lost <- tapply(c(records$weights[censored], double(count)),
-                 c(records$group[censored], seq_len(count)), sum)
+  lost <- records_sums(records$weights[censored], records$group[censored], count)
   stops <- tabulate(records$group[records$sign > 0], count) > 0
-  table <- rbind(records$stratum[records$first], records$time[records$first], at_risk,
-                 found[, ncol(found)], as.double(lost), t(found[, -ncol(found), drop = FALSE]))
+  table <- rbind(records$strata, records$time[records$first], at_risk, records$died, lost,
+                 sweep$hazard, sweep$squared, sweep$moved)
   table <- t(ring_allgatherv(comm, unname(table[, stops, drop = FALSE])))
   colnames(table) <- c("stratum", "time", "n.risk", "n.event", "n.censor", "hazard", "variance",
                        names(beta))

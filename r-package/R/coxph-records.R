@@ -3,7 +3,7 @@
 # Records are rows in the order of stratum and time, of which each rank has an interval. Records of
 # the same stratum and time are on the same rank, and are a group. A row with a start time has a
 # second record, of sign -1, at its start: so the rows at risk at a time are the records from that
-# time on.
+# time on. A record is a column of a matrix, so that it is sent and read from one place.
 
 # Sends the rows of all ranks to their places.
 records_make <- function(comm, own) {
@@ -11,24 +11,18 @@ records_make <- function(comm, own) {
   rows <- length(own$stop)
   id <- seq_len(rows) + ring_exscan(comm, as.double(rows))
   clustered <- ring_allreduce(comm, as.double(!is.null(own$cluster))) > 0
-  cluster <- if (clustered) own$cluster else id
-  x <- sweep(own$x, 2L, moments$means)
-  packed <- cbind(own$stratum, own$stop, rep(1, rows), own$event, own$weights, own$offset, cluster,
-                  x, deparse.level = 0L)
+  cluster <- as.double(if (clustered) own$cluster else id)
+  numbers <- list(own$stratum, own$stop, rep(1, rows), as.double(own$event), own$weights,
+                  own$offset, cluster)
   if (!is.null(own$start)) {
-    entry <- packed
-    entry[, 2:4] <- cbind(own$start, rep(-1, rows), rep(0, rows))
-    packed <- rbind(packed, entry)
+    starts <- list(own$start, rep(-1, rows), double(rows))
+    numbers <- Map(c, numbers, replace(numbers, 2:4, starts))
   }
-  ranked <- ranks_of(comm, packed[, 2L])
-  total <- ring_allreduce(comm, as.double(nrow(packed)))
-  key <- packed[, 1L] * (total + 1) + ranked
-  part <- records_part(comm, key, total)
-  order <- order(part)
-  counts <- tabulate(part, ring_size(comm))
-  packed <- t(cbind(key, packed)[order, , drop = FALSE])
-  packed <- ring_alltoallv(comm, unname(packed), counts)
-  records <- records_unpack(packed[, order(packed[1L, ]), drop = FALSE])
+  key <- records_key(comm, numbers[[1L]], numbers[[2L]], length(own$levels))
+  part <- records_part(comm, key)
+  packed <- .Call(C_records_pack, c(list(key), numbers), own$x, moments$means, order(part))
+  packed <- ring_alltoallv(comm, packed, tabulate(part, ring_size(comm)))
+  records <- records_unpack(packed, order(packed[1L, ]))
   c(records, list(means = moments$means, mean_offset = moments$mean_offset,
                   rows = as.integer(moments$rows), events = as.integer(moments$events)))
 }
@@ -37,10 +31,10 @@ records_make <- function(comm, own) {
 # offset.
 records_means <- function(comm, own) {
   agree(comm, tsqr_check(own$x))
-  code <- vapply(seq_len(ncol(own$x)), function(i) !all(own$x[, i] %in% -1:1), NA)
+  code <- .Call(C_columns_codes, own$x)
   sums <- ring_allreduce(comm, unname(c(
-    length(own$stop), sum(own$event), sum(own$weights), sum(own$offset * own$weights), code,
-    colSums(own$x * own$weights)
+    length(own$stop), sum(own$event), sum(own$weights), sum(own$offset * own$weights), !code,
+    .Call(C_columns_sums, own$x, NULL, own$weights)[2L, ]
   )))
   width <- ncol(own$x)
   means <- sums[-seq_len(4L + width)] / sums[[3L]]
@@ -48,54 +42,75 @@ records_means <- function(comm, own) {
        means = ifelse(sums[4L + seq_len(width)] > 0, means, 0))
 }
 
-records_part <- function(comm, key, total) {
+# Numbers in the order of stratum and time, which are equal for equal strata and times.
+records_key <- function(comm, stratum, time, strata) {
+  if (strata < 2L) return(time)
+  total <- ring_allreduce(comm, as.double(length(time)))
+  stratum * (total + 1) + ranks_of(comm, time)
+}
+
+# The part of the keys of all ranks that each key belongs to: parts have about equal sizes.
+records_part <- function(comm, key) {
   size <- ring_size(comm)
+  total <- ring_allreduce(comm, as.double(length(key)))
   places <- unique(ceiling(total * seq_len(size - 1L) / size))
   cuts <- if (size > 1L) order_statistics(comm, list(sort(key)), list(places))[[1L]]
   findInterval(key, unique(cuts), left.open = TRUE) + 1L
 }
 
-records_unpack <- function(packed) {
-  key <- packed[1L, ]
-  stratum <- packed[2L, ]
+records_unpack <- function(packed, order) {
+  key <- packed[1L, order]
+  stratum <- packed[2L, order]
   count <- length(key)
   new_group <- c(TRUE, key[-1L] != key[-count])[seq_len(count)]
-  new_segment <- c(TRUE, stratum[-1L] != stratum[-count])[seq_len(count)]
   group <- cumsum(new_group)
-  event <- packed[5L, ] > 0
-  weights <- packed[6L, ]
   first <- which(new_group)
-  deaths <- tabulate(group[event], length(first))
-  died <- double(length(first))
-  sums <- rowsum(weights[event], group[event])
-  died[as.integer(rownames(sums))] <- sums
+  event <- packed[5L, order] > 0
+  weights <- packed[6L, order]
+  x <- packed[-seq_len(8L), order, drop = FALSE]
   list(
-    stratum = stratum, time = packed[3L, ], sign = packed[4L, ], event = event, weights = weights,
-    offset = packed[7L, ], cluster = packed[8L, ], x = t(packed[-seq_len(8L), , drop = FALSE]),
-    group = group, first = first, deaths = deaths, died = died,
-    segments = split(seq_len(count), cumsum(new_segment))
+    stratum = stratum, time = packed[3L, order], sign = packed[4L, order], event = event,
+    weights = weights, offset = packed[7L, order], cluster = packed[8L, order], x = x,
+    dead = event * weights, group = group, first = first, strata = stratum[first],
+    deaths = tabulate(group[event], length(first)),
+    died = records_sums(weights[event], group[event], length(first))
   )
 }
 
-# Cumulative sums of the columns of `x` within each stratum, from the end if `backward`. Adds the
-# sums of the other ranks that have parts of the stratum.
-records_cumulate <- function(comm, records, x, backward) {
-  for (segment in records$segments) {
-    at <- if (backward) rev(segment) else segment
-    if (length(at) > 1L) x[at, ] <- apply(x[at, , drop = FALSE], 2L, cumsum)
-  }
-  # The strata of this rank, from the edge that ranks before it in this direction see, and the sums.
-  edges <- if (backward) c(1L, nrow(x)) else c(nrow(x), 1L)
-  own <- if (nrow(x) > 0L) c(records$stratum[edges], x[edges[[1L]], ]) else rep(-1, ncol(x) + 2L)
-  all <- matrix(ring_allgather(comm, matrix(as.double(own), ncol = 1L)), ncol(x) + 2L)
-  if (nrow(x) == 0L) return(x)
+# The sum of the values of each group.
+records_sums <- function(values, group, groups) {
+  found <- double(groups)
+  sums <- rowsum(values, group, reorder = FALSE)
+  found[as.integer(rownames(sums))] <- sums
+  found
+}
+
+# Cumulative sums of the columns of `values` within each stratum, from the end if `backward`, with
+# the sums of the other ranks that have parts of the stratum. `strata` has the stratum of each
+# column.
+records_cumulate <- function(comm, strata, values, backward) {
+  own <- drop(values %*% records_edge(strata, backward))
+  carried <- records_beyond(comm, strata, own, backward)
+  .Call(C_records_cumulate, values, strata, carried, backward)
+}
+
+# 1 for what belongs to the stratum that other ranks see first: that at the near edge.
+records_edge <- function(strata, backward) {
+  if (length(strata) == 0L) return(double())
+  as.double(strata == strata[[if (backward) 1L else length(strata)]])
+}
+
+# The sums of ranks beyond the far edge that belong to its stratum. `own` are the sums of this rank
+# over the stratum at its near edge.
+records_beyond <- function(comm, strata, own, backward) {
+  count <- length(strata)
+  edges <- if (count == 0L) c(-1, -1) else strata[if (backward) c(1L, count) else c(count, 1L)]
+  all <- ring_allgather(comm, matrix(c(edges, unname(own)), ncol = 1L))
+  all <- matrix(all, length(own) + 2L)
   me <- ring_rank(comm) + 1L
   beyond <- seq_len(ring_size(comm))
   beyond <- if (backward) beyond[beyond > me] else rev(beyond[beyond < me])
-  carried <- records_carried(all[, beyond, drop = FALSE], own[[2L]])
-  segment <- records$segments[[if (backward) length(records$segments) else 1L]]
-  if (any(carried != 0)) x[segment, ] <- sweep(x[segment, , drop = FALSE], 2L, carried, "+")
-  x
+  records_carried(all[, beyond, drop = FALSE], edges[[2L]])
 }
 
 # The sums of the ranks beyond that belong to `stratum`: of each rank the strata at its near and far
@@ -110,82 +125,34 @@ records_carried <- function(beyond, stratum) {
   carried
 }
 
-# The likelihood, its derivatives, and on request the score residuals of the records. Efron's
-# treatment of `d` equal times takes the fraction `l / d` of these records from the rows at risk.
-coxph_pass <- function(comm, records, beta, efron, residuals = FALSE) {
+# The likelihood and its derivatives. With `detail`, the list has also what survfit() and residuals
+# need: `sweep`, the numbers of groups of src/coxph.h; `hazard`, that of each record; and `total`,
+# the cumulative hazard of each group.
+coxph_pass <- function(comm, records, beta, efron, detail = FALSE) {
   x <- records$x
-  width <- ncol(x)
-  eta <- drop(x %*% beta) + records$offset
+  width <- nrow(x)
+  eta <- drop(crossprod(x, beta)) + records$offset
   hazard <- exp(eta)
   risk <- records$weights * hazard
   signed <- records$sign * risk
-  at_risk <- records_cumulate(comm, records, cbind(signed, signed * x, deparse.level = 0L), TRUE)
-  groups <- coxph_groups(records, at_risk, risk, efron)
-  hazards <- matrix(0, nrow(x), 1L)
-  hazards[records$first[groups$with], 1L] <- groups$sum
-  hazards <- records_cumulate(comm, records, hazards, FALSE)[, 1L]
-  tied <- double(length(records$first))
-  tied[groups$with] <- groups$tied
-  tied <- ifelse(records$event, tied[records$group], 0)
-  dead <- records$event * records$weights
-  means <- crossprod(groups$s1, groups$c0 * groups$s1 - groups$c1 * groups$d1) +
-    crossprod(groups$d1, groups$c2 * groups$d1 - groups$c1 * groups$s1)
-  squares <- crossprod(x, (signed * hazards - risk * tied) * x) - means
-  score <- colSums(dead * x) - colSums(groups$sum * groups$s1 - groups$tied * groups$d1)
-  total <- ring_allreduce(comm, c(sum(dead * eta) - sum(groups$log), unname(score), squares))
-  found <- list(loglik = total[[1L]], score = total[1L + seq_len(width)],
-                information = matrix(total[-seq_len(1L + width)], width), groups = groups)
-  if (residuals) found$residuals <- coxph_residuals(comm, records, groups, hazard, hazards, tied)
+  edge <- signed * records_edge(records$stratum, TRUE)
+  carried <- records_beyond(comm, records$stratum, c(sum(edge), x %*% edge), TRUE)
+  sweep <- .Call(C_coxph_sweep, records, risk, carried, efron, detail)
+  total <- records_cumulate(comm, records$strata, t(sweep$hazard), FALSE)[1L, ]
+  curvature <- signed * total[records$group]
+  if (efron) curvature <- curvature - risk * (records$event * sweep$tied[records$group])
+  squares <- .Call(C_gram_of, x, curvature) - sweep$squares
+  score <- drop(x %*% records$dead) - sweep$score
+  sums <- ring_allreduce(comm, c(sum(records$dead * eta) - sweep$log, score, squares))
+  found <- list(loglik = sums[[1L]], score = sums[1L + seq_len(width)],
+                information = matrix(sums[-seq_len(1L + width)], width))
+  if (detail) found <- c(found, list(sweep = sweep, hazard = hazard, total = total))
   found
 }
 
-# For each group with deaths: `s0` and `s1`, the sums over the rows at risk of the risk and of the
-# risk times the covariates; `d0` and `d1`, the same over the deaths; the sums over the steps of
-# Efron's treatment of the hazard (`sum`), of the hazard times the fraction (`tied`), of the
-# logarithm of the denominator, and `c0`, `c1` and `c2`, of the squared denominators.
-coxph_groups <- function(records, at_risk, risk, efron) {
-  with <- which(records$deaths > 0)
-  event <- which(records$event)
-  sums <- rowsum(cbind(risk, risk * records$x, deparse.level = 0L)[event, , drop = FALSE],
-                 records$group[event])
-  at_risk <- at_risk[records$first[with], , drop = FALSE]
-  found <- list(with = with, s0 = at_risk[, 1L], s1 = at_risk[, -1L, drop = FALSE],
-                d0 = sums[, 1L], d1 = unname(sums[, -1L, drop = FALSE]))
-  deaths <- records$deaths[with]
-  mean <- records$died[with] / deaths
-  zero <- double(length(with))
-  found[c("sum", "tied", "log", "c0", "c1", "c2")] <- list(zero)
-  steps <- if (efron) deaths else pmin(deaths, 1)
-  if (!efron) mean <- records$died[with]
-  for (step in seq_len(max(0, steps)) - 1L) {
-    at <- which(steps > step)
-    share <- if (efron) step / deaths[at] else 0
-    denominator <- found$s0[at] - share * found$d0[at]
-    hazard <- mean[at] / denominator
-    squared <- hazard / denominator
-    new <- list(sum = hazard, tied = share * hazard, log = mean[at] * log(denominator),
-                c0 = squared, c1 = share * squared, c2 = share^2 * squared)
-    for (name in names(new)) found[[name]][at] <- found[[name]][at] + new[[name]]
-  }
-  found$steps <- steps
-  found$mean <- mean
-  found
-}
-
-# The score residuals of the records, without weights.
-coxph_residuals <- function(comm, records, groups, hazard, hazards, tied) {
-  x <- records$x
-  width <- ncol(x)
-  moved <- matrix(0, nrow(x), width)
-  moved[records$first[groups$with], ] <- groups$c0 * groups$s1 - groups$c1 * groups$d1
-  moved <- records_cumulate(comm, records, moved, FALSE)
-  of <- match(records$group, groups$with)[records$event]
-  means <- (groups$sum * groups$s1 - groups$tied * groups$d1) / (groups$mean * groups$steps)
-  shared <- groups$c1 * groups$s1 - groups$c2 * groups$d1
-  found <- -records$sign * hazard * (x * hazards - moved)
-  event <- which(records$event)
-  found[event, ] <- found[event, , drop = FALSE] + x[event, , drop = FALSE] -
-    means[of, , drop = FALSE] +
-    hazard[event] * (x[event, , drop = FALSE] * tied[event] - shared[of, , drop = FALSE])
-  found
+# The score residuals of the records, without weights: a column each.
+coxph_residuals <- function(comm, records, beta, efron) {
+  pass <- coxph_pass(comm, records, beta, efron, detail = TRUE)
+  moved <- records_cumulate(comm, records$strata, pass$sweep$moved, FALSE)
+  .Call(C_coxph_residuals, records, pass$sweep, pass$hazard, pass$total, moved)
 }

@@ -2,7 +2,8 @@
 #
 # Proportional hazards on rows that are spread over the ranks. The ranks sort the rows by stratum
 # and time once, so that each rank has an interval of the times: see coxph-records.R. Sums over the
-# rows at risk are then cumulative sums on each rank, plus the sums of the ranks with later times.
+# rows at risk are then cumulative sums on each rank (src/coxph.h), plus the sums of the ranks with
+# later times.
 
 #' Distributed Cox regression: fit a proportional hazards model to data on many ranks
 #'
@@ -45,6 +46,10 @@
 #' @inheritSection ring_glm Terms
 #' @inheritSection ring_glm Spark tables
 #' @inheritSection ring_glm Errors
+#' @references B. Efron (1977). The efficiency of Cox's likelihood function for censored data.
+#'   *Journal of the American Statistical Association* 72(359).
+#'
+#'   N. Breslow (1974). Covariance analysis of censored survival data. *Biometrics* 30(1).
 #' @seealso [ring_glm()], [ring_lm()]
 #' @examples
 #' if (requireNamespace("survival", quietly = TRUE)) {
@@ -177,19 +182,18 @@ coxph_own <- function(rows, robust) {
   if (any(weights < 0)) stop("negative weights not allowed", call. = FALSE)
   y <- unclass(y)
   keep <- weights > 0
-  x <- rows$x[, colnames(rows$x) != "(Intercept)", drop = FALSE]
   strata <- rows$special[grepl("^strata[(]", names(rows$special))]
   strata <- if (length(strata) > 0L) interaction(strata, drop = FALSE, lex.order = TRUE)
   cluster <- rows$special[grepl("^cluster[(]", names(rows$special))]
-  robust <- if (is.null(robust)) length(cluster) > 0L || any(weights != trunc(weights))
-            else check_flag(robust, "robust")
+  if (is.null(robust)) robust <- length(cluster) > 0L || any(weights != trunc(weights))
   list(
-    x = x[keep, , drop = FALSE], start = if (counting) y[keep, 1L], weights = weights[keep],
-    stop = y[keep, 1L + counting], event = y[keep, 2L + counting] == 1, levels = levels(strata),
+    x = rows$x[keep, colnames(rows$x) != "(Intercept)", drop = FALSE], weights = weights[keep],
+    start = if (counting) as.double(y[keep, 1L]), stop = as.double(y[keep, 1L + counting]),
+    event = y[keep, 2L + counting] == 1, levels = levels(strata),
     stratum = if (is.null(strata)) rep(1, sum(keep)) else as.double(strata)[keep],
     cluster = if (length(cluster) > 0L) coxph_codes(cluster[[1L]])[keep],
-    offset = if (is.null(rows$offset)) rep(0, sum(keep)) else as.double(rows$offset)[keep],
-    robust = robust
+    offset = if (is.null(rows$offset)) double(sum(keep)) else as.double(rows$offset)[keep],
+    robust = check_flag(robust, "robust")
   )
 }
 
@@ -280,8 +284,7 @@ coxph_step <- function(comm, pass, kept) {
 # so its sum goes to one rank.
 coxph_robust <- function(comm, records, fit) {
   beta <- ifelse(is.na(fit$coefficients), 0, fit$coefficients)
-  residuals <- coxph_pass(comm, records, beta, fit$efron, residuals = TRUE)$residuals
-  residuals <- residuals * records$weights
+  residuals <- t(coxph_residuals(comm, records, beta, fit$efron)) * records$weights
   codes <- unique(records$cluster)
   sums <- rowsum(residuals, match(records$cluster, codes))
   owner <- abs(trunc(codes)) %% ring_size(comm)

@@ -62,11 +62,11 @@ columns_moments <- function(comm, x, center = TRUE, scale = TRUE) {
     columns_check_given(center, "center", ncol(x))
     columns_check_given(scale, "scale", ncol(x))
   })
-  own <- .Call(C_columns_sums, x, NULL)
+  own <- .Call(C_columns_sums, x, NULL, NULL)
   sums <- matrix(ring_allreduce(comm, own[1:2, ]), 2L)
   counts <- sums[1L, ]
   means <- sums[2L, ] / counts
-  own <- .Call(C_columns_sums, x, means)
+  own <- .Call(C_columns_sums, x, means, NULL)
   sums <- matrix(ring_allreduce(comm, own[2:3, ]), 2L)
   squares <- sums[2L, ] - sums[1L, ]^2 / counts
   means <- stats::setNames(means + sums[1L, ] / counts, colnames(x))
@@ -74,7 +74,7 @@ columns_moments <- function(comm, x, center = TRUE, scale = TRUE) {
     center <- means
   } else {
     if (isFALSE(center)) center <- NULL
-    own <- .Call(C_columns_sums, x, columns_numbers(center))
+    own <- .Call(C_columns_sums, x, columns_numbers(center), NULL)
     squares <- ring_allreduce(comm, own[3L, ])
   }
   deviations <- sqrt(squares / pmax(1, counts - 1))

@@ -14,24 +14,44 @@ static double columns_number(SEXP numbers, R_xlen_t column, double absent) {
   return Rf_isNull(numbers) ? absent : REAL_RO(numbers)[column];
 }
 
-SEXP columns_sums(SEXP x, SEXP centers) {
+/* Adds what the known values of a column weigh, and their gaps from the center. */
+static void columns_add(const double *column, const double *weights, R_xlen_t rows, double center,
+                        double *found) {
+  long double total = 0, sum = 0, squares = 0;
+  for (R_xlen_t i = 0; i < rows; i++) {
+    double gap = column[i] - center, weight = weights ? weights[i] : 1;
+    if (isnan(column[i])) continue;
+    total += weight;
+    sum += weight * gap;
+    squares += weight * (gap * gap);
+  }
+  found[0] = (double)total, found[1] = (double)sum, found[2] = (double)squares;
+}
+
+SEXP columns_sums(SEXP x, SEXP centers, SEXP weights) {
   columns_check(x, centers);
   R_xlen_t rows = Rf_nrows(x), width = Rf_ncols(x);
+  if (!Rf_isNull(weights) && (!Rf_isReal(weights) || Rf_xlength(weights) != rows))
+    Rf_error("there are %.0f rows, and not a weight for each", (double)rows);
   SEXP result = PROTECT(Rf_allocMatrix(REALSXP, 3, (int)width));
   for (R_xlen_t k = 0; k < width; k++) {
-    const double *column = REAL_RO(x) + k * rows, center = columns_number(centers, k, 0);
-    long double sum = 0, squares = 0;
-    R_xlen_t known = 0;
-    for (R_xlen_t i = 0; i < rows; i++) {
-      double gap = column[i] - center;
-      if (isnan(column[i])) continue;
-      known++;
-      sum += gap;
-      squares += gap * gap;
-    }
-    double *found = REAL(result) + 3 * k;
-    found[0] = (double)known, found[1] = (double)sum, found[2] = (double)squares;
+    columns_add(REAL_RO(x) + k * rows, Rf_isNull(weights) ? NULL : REAL_RO(weights), rows,
+                columns_number(centers, k, 0), REAL(result) + 3 * k);
     R_CheckUserInterrupt();
+  }
+  UNPROTECT(1);
+  return result;
+}
+
+SEXP columns_codes(SEXP x) {
+  columns_check(x, R_NilValue);
+  R_xlen_t rows = Rf_nrows(x), width = Rf_ncols(x);
+  SEXP result = PROTECT(Rf_allocVector(LGLSXP, width));
+  for (R_xlen_t k = 0; k < width; k++) {
+    const double *column = REAL_RO(x) + k * rows;
+    R_xlen_t i = 0;
+    while (i < rows && (column[i] == 0 || fabs(column[i]) == 1)) i++;
+    LOGICAL(result)[k] = i == rows;
   }
   UNPROTECT(1);
   return result;

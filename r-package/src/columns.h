@@ -7,9 +7,13 @@
 
 #include <Rinternals.h>
 
-/* For each column x its center c: the number of values that are not missing, the sum of x - c, and the sum of its
- * squares. A matrix with three rows. `centers` is NULL for 0, or has a double for each column. */
-SEXP columns_sums(SEXP x, SEXP centers);
+/* For each column x and its center c: the number of values that are not missing, the sum of x - c, and the sum of its
+ * squares. A matrix with three rows. `centers` is NULL for 0, or has a double for each column. With `weights`, a double
+ * for each row, a value counts as many times. */
+SEXP columns_sums(SEXP x, SEXP centers, SEXP weights);
+
+/* For each column whether all its values are -1, 0 or 1: logicals. */
+SEXP columns_codes(SEXP x);
 
 /* (x - c) / s with the attributes of `x`. `centers` and `scales` have a double for each column, or are NULL. */
 SEXP columns_scaled(SEXP x, SEXP centers, SEXP scales);

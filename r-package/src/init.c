@@ -14,9 +14,11 @@
 #include "collective.h"
 #include "columns.h"
 #include "comm.h"
+#include "coxph.h"
 #include "digest.h"
 #include "envelope.h"
 #include "explain.h"
+#include "gram.h"
 #include "interrupt.h"
 #include "kmeans.h"
 #include "launcher.h"
@@ -27,6 +29,7 @@
 #include "pmi.h"
 #include "port.h"
 #include "program.h"
+#include "records.h"
 #include "reducer.h"
 #include "request.h"
 #include "session.h"
@@ -113,8 +116,14 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 16),
                                           ENTRY(trace_start, 4),
                                           ENTRY(trace_stop, 1),
                                           ENTRY(triangle_of, 4),
-                                          ENTRY(columns_sums, 2),
+                                          ENTRY(columns_sums, 3),
+                                          ENTRY(columns_codes, 1),
                                           ENTRY(columns_scaled, 3),
+                                          ENTRY(gram_of, 2),
+                                          ENTRY(records_pack, 4),
+                                          ENTRY(records_cumulate, 4),
+                                          ENTRY(coxph_sweep, 5),
+                                          ENTRY(coxph_residuals, 5),
                                           ENTRY(kmeans_nearest, 3),
                                           ENTRY(kmeans_distance, 4),
                                           ENTRY(kmeans_sums, 4),
