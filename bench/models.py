@@ -245,6 +245,7 @@ TARGETS = [
     ("glm", "sparkring, batches", "MLlib", 1),
     ("glm", "sparkring", "biglm", 1),
     ("coxph", "sparkring", "R alone", 1),
+    ("glmnet", "sparkring", "R alone", 1),
 ]
 
 

@@ -3,14 +3,15 @@
 # The path of penalties, and the minimum of a quadratic function with the penalty of the elastic
 # net.
 
-# The path. `pass(b, active)` returns the deviance, the gradient (the negative half of that of the
-# deviance) and the curvature at `b`. `minimise` is glmnet_minimise(). The objective is half of the
-# deviance plus `lambda * penalty * ((1 - alpha) / 2 * b^2 / spread + alpha * abs(b))`. `many` is
-# whether there are more rows than columns.
+# The path. `pass(b, active, whole)` is glmnet_pass(), with the whole deviance. `minimise` is
+# glmnet_minimise(). The objective is half of the deviance plus
+# `lambda * penalty * ((1 - alpha) / 2 * b^2 / spread + alpha * abs(b))`. `many` is whether there
+# are more rows than columns.
 glmnet_path <- function(pass, minimise, penalty, settings, many) {
   width <- length(penalty)
   free <- which(penalty == 0)
-  state <- glmnet_at(pass, minimise, double(width), free, Inf, penalty, settings, Inf)
+  state <- list(b = double(width), now = pass(double(width), free, TRUE))
+  state <- glmnet_at(pass, minimise, state, free, Inf, penalty, settings, Inf)
   null <- state$now$deviance
   punished <- penalty > 0
   most <- max(abs(state$now$gradient)[punished] / penalty[punished], 0)
@@ -22,15 +23,15 @@ glmnet_path <- function(pass, minimise, penalty, settings, many) {
   for (step in seq_along(lambda)) {
     keep <- abs(state$now$gradient) >= settings$alpha * penalty * (2 * lambda[[step]] - before)
     active <- which(keep | state$b != 0 | penalty == 0)
-    state <- glmnet_at(pass, minimise, state$b, active, lambda[[step]], penalty, settings, scale)
-    found[[step]] <- state
+    state <- glmnet_at(pass, minimise, state, active, lambda[[step]], penalty, settings, scale)
+    found[[step]] <- list(b = state$b, deviance = state$now$deviance, violation = state$violation)
     before <- lambda[[step]]
     if (is.null(settings$lambda) && step > 5L && glmnet_ends(found, null)) break
   }
   steps <- length(found)
   list(
     lambda = lambda[seq_len(steps)], coefficients = unlist(lapply(found, `[[`, "b")),
-    deviance = vapply(found, function(state) state$now$deviance, 1), null = null, steps = steps,
+    deviance = vapply(found, `[[`, 1, "deviance"), null = null, steps = steps,
     violation = vapply(found, `[[`, 1, "violation")
   )
 }
@@ -44,53 +45,81 @@ glmnet_lambda <- function(most, settings, many) {
 
 # The rule of glmnet: nearly all deviance is explained, or a step explains little more.
 glmnet_ends <- function(found, null) {
-  explained <- vapply(utils::tail(found, 2L), function(state) 1 - state$now$deviance / null, 1)
+  explained <- vapply(utils::tail(found, 2L), function(state) 1 - state$deviance / null, 1)
   explained[[2L]] > 0.999 || diff(explained) < 1e-5 * explained[[2L]]
 }
 
-# Newton's iterations at one penalty, from `b`, on the `active` coefficients and those that violate
-# the conditions.
-glmnet_at <- function(pass, minimise, b, active, lambda, penalty, settings, scale) {
-  first <- ifelse(penalty > 0, lambda * settings$alpha * penalty, 0)
-  second <- ifelse(penalty > 0, lambda * (1 - settings$alpha) * penalty / settings$spread, 0)
-  if (is.infinite(lambda)) {
-    first[penalty > 0] <- Inf
-    second[] <- 0
-  }
-  worth <- function(now, b) {
-    now$deviance / 2 + sum((first * abs(b))[b != 0]) + sum(second * b^2) / 2
-  }
-  now <- pass(b, active)
+# Newton's iterations at one penalty, on the `active` coefficients and those that violate the
+# conditions. `state` has the coefficients `b` and `now`, the pass at `b`. A pass has the gradient
+# of all coefficients only where the conditions may hold for the active ones: a step of Newton's
+# method squares what is left of the violation.
+glmnet_at <- function(pass, minimise, state, active, lambda, penalty, settings, scale) {
+  costs <- glmnet_costs(lambda, penalty, settings)
+  size <- if (is.finite(scale)) scale else max(1, abs(state$now$gradient[penalty > 0]))
+  limit <- settings$thresh * size
+  b <- state$b
+  now <- glmnet_restrict(state$now, active)
+  if (is.null(now)) now <- pass(b, active, TRUE)
   for (step in seq_len(settings$maxit)) {
-    violation <- glmnet_violation(now$gradient, b, first, second)
-    size <- if (is.finite(scale)) scale else max(1, abs(now$gradient[penalty > 0]))
-    if (max(violation, 0) <= settings$thresh * size) break
-    outside <- setdiff(which(violation > settings$thresh * size), active)
-    if (length(outside) > 0L) {
-      active <- sort(c(active, outside))
-      now <- pass(b, active)
-    }
-    target <- b
-    target[active] <- minimise(now$gram, now$gradient[active], b[active], first[active],
-                               second[active])
-    before <- worth(now, b)
-    for (half in seq_len(30L)) {
-      new <- pass(target, active)
-      after <- worth(new, target)
-      if (is.finite(after) && after <= before + 1e-14 * (1 + abs(before))) break
-      target <- (target + b) / 2
-    }
-    b <- target
-    now <- new
+    violation <- glmnet_violation(now$gradient, b, costs)
+    worst <- max(violation, 0, na.rm = TRUE)
+    if (worst <= limit && now$whole) break
+    active <- sort(union(active, which(violation > limit)))
+    if (worst <= limit || length(active) > length(now$active)) now <- pass(b, active, TRUE)
+    if (worst <= limit) next
+    whole <- worst <= sqrt(settings$thresh) * size
+    moved <- glmnet_step(pass, minimise, b, now, costs, whole)
+    b <- moved$b
+    now <- moved$now
   }
-  violation <- max(glmnet_violation(now$gradient, b, first, second), 0) / size
+  if (!now$whole) now <- pass(b, active, TRUE)
+  violation <- max(glmnet_violation(now$gradient, b, costs), 0) / size
   list(b = b, now = now, violation = violation)
 }
 
+# The factors of abs(b) and b^2 / 2 of each coefficient. With an infinite penalty, coefficients stay
+# 0 unless they have none.
+glmnet_costs <- function(lambda, penalty, settings) {
+  if (is.infinite(lambda)) {
+    return(list(first = ifelse(penalty > 0, Inf, 0), second = double(length(penalty))))
+  }
+  list(first = lambda * settings$alpha * penalty,
+       second = lambda * (1 - settings$alpha) * penalty / settings$spread)
+}
+
+# Moves the active coefficients to the minimum of the quadratic function, or less far, so that the
+# objective does not rise.
+glmnet_step <- function(pass, minimise, b, now, costs, whole) {
+  worth <- function(now, b) {
+    now$deviance / 2 + sum((costs$first * abs(b))[b != 0]) + sum(costs$second * b^2) / 2
+  }
+  active <- now$active
+  target <- b
+  target[active] <- minimise(now$gram, now$gradient[active], b[active], costs$first[active],
+                             costs$second[active])
+  before <- worth(now, b)
+  for (half in seq_len(30L)) {
+    new <- pass(target, active, whole)
+    after <- worth(new, target)
+    if (is.finite(after) && after <= before + 1e-14 * (1 + abs(before))) break
+    target <- (target + b) / 2
+  }
+  list(b = target, now = new)
+}
+
+# The same pass with fewer `active` coefficients; NULL if it lacks the curvature of one of them.
+glmnet_restrict <- function(now, active) {
+  place <- match(active, now$active)
+  if (anyNA(place)) return()
+  now$gram <- now$gram[place, place, drop = FALSE]
+  now$active <- active
+  now
+}
+
 # How far each coefficient is from the conditions of Karush, Kuhn and Tucker.
-glmnet_violation <- function(gradient, b, first, second) {
-  inactive <- pmax(0, abs(gradient) - first)
-  slope <- ifelse(is.finite(first), first * sign(b), 0) + second * b
+glmnet_violation <- function(gradient, b, costs) {
+  inactive <- pmax(0, abs(gradient) - costs$first)
+  slope <- ifelse(is.finite(costs$first), costs$first * sign(b), 0) + costs$second * b
   ifelse(b == 0, inactive, abs(gradient - slope))
 }
 

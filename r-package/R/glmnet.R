@@ -2,10 +2,10 @@
 #
 # Penalised regression on rows that are spread over the ranks. At each penalty of the path, Newton's
 # method replaces the loss by a quadratic function, whose gradient and curvature are sums over the
-# ranks. Rank 0 minimises it with the penalty: see glmnet-quadratic.R. Curvature is summed for
-# columns that may be in the model only: the active columns, and those that the strong rules
-# (Tibshirani and others, 2012) do not exclude. A penalty is done when all columns satisfy the
-# Karush-Kuhn-Tucker conditions.
+# ranks: see src/elastic_net.h. Rank 0 minimises it with the penalty: see glmnet-quadratic.R. Both
+# are summed for columns that may be in the model only: the active columns, and those that the
+# strong rules (Tibshirani and others, 2012) do not exclude. A penalty is done when all columns
+# satisfy the Karush-Kuhn-Tucker conditions.
 
 # nolint start: object_name_linter. The arguments are those of glmnet().
 #' Distributed lasso and elastic net: penalised regression on data on many ranks
@@ -146,7 +146,7 @@ glmnet_classes <- function(y, levels) {
   if (length(levels) < 2L) {
     stop("`y` must be a factor or strings of two or more classes", call. = FALSE)
   }
-  +outer(match(as.character(y), levels), seq_along(levels), `==`)
+  outer(match(as.character(y), levels), seq_along(levels), `==`) + 0
 }
 
 glmnet_two_classes <- function(y, levels) {
@@ -181,7 +181,7 @@ glmnet_rows <- function(x, response, weights, offset, family) {
     stop("`offset` is not for \"multinomial\"", call. = FALSE)
   }
   list(
-    x = unname(x), y = response$y, family = family,
+    x = x, y = response$y, family = family,
     weights = if (is.null(weights)) rep(1, count) else as.double(weights),
     offset = if (is.null(offset)) rep(0, count) else as.double(offset)
   )
@@ -216,40 +216,39 @@ glmnet_fit <- function(comm, rows, settings) {
   )
 }
 
-# Weights have the sum 1. Deviations divide by the sum of the weights.
+# The rows with weights of the sum 1, and the center and scale of their columns. Deviations divide
+# by the sum of the weights.
 glmnet_scale <- function(comm, rows, settings) {
+  moments <- function(center) .Call(C_columns_sums, rows$x, center, rows$weights)
   sums <- ring_allreduce(comm, unname(c(
-    sum(rows$weights), length(rows$weights), colSums(rows$x * rows$weights)
+    sum(rows$weights), length(rows$weights), moments(NULL)[2L, ]
   )))
   if (sums[[1L]] == 0) check_stop("there are no rows with a weight on any rank", call = NULL)
   means <- sums[-(1:2)] / sums[[1L]]
-  x <- sweep(rows$x, 2L, means)
-  squares <- ring_allreduce(comm, colSums(x^2 * rows$weights)) / sums[[1L]]
-  scale <- if (settings$standardize) ifelse(squares > 0, sqrt(squares), 1) else rep(1, ncol(x))
-  if (!settings$intercept) x <- rows$x
-  x <- sweep(x, 2L, scale, "/")
-  rows$x <- if (settings$intercept) cbind(rep(1, nrow(x)), x, deparse.level = 0L) else x
+  squares <- ring_allreduce(comm, moments(means)[3L, ]) / sums[[1L]]
+  width <- ncol(rows$x)
   rows$weights <- rows$weights / sums[[1L]]
-  c(rows, list(center = means, scale = scale, total = sums[[1L]], count = sums[[2L]]))
+  c(rows, list(
+    intercept = settings$intercept, center = if (settings$intercept) means else double(width),
+    scale = if (settings$standardize) ifelse(squares > 0, sqrt(squares), 1) else rep(1, width),
+    total = sums[[1L]], count = sums[[2L]]
+  ))
 }
 
 # The quadratic loss needs one pass over the rows. Rank 0 computes the whole path.
 glmnet_gaussian <- function(comm, rows, settings) {
-  y <- rows$y[, 1L] - rows$offset
-  mean <- ring_allreduce(comm, sum(rows$weights * y))
-  if (settings$intercept) y <- y - mean
-  weighted <- rows$x * rows$weights
-  sums <- ring_allreduce(comm, c(sum(rows$weights * y^2), crossprod(weighted, y),
-                                 crossprod(weighted, rows$x)))
-  width <- ncol(rows$x)
-  linear <- sums[1L + seq_len(width)]
-  gram <- matrix(sums[-seq_len(1L + width)], width)
-  pass <- function(b, active) {
-    gradient <- linear - drop(gram %*% b)
-    list(gradient = gradient, deviance = sums[[1L]] - sum(b * (linear + gradient)),
-         gram = gram[active, active, drop = FALSE])
+  width <- ncol(rows$x) + settings$intercept
+  rows$y <- rows$y - rows$offset
+  rows$offset <- double(length(rows$offset))
+  mean <- ring_allreduce(comm, sum(rows$weights * rows$y))
+  if (settings$intercept) rows$y <- rows$y - mean
+  null <- glmnet_pass(comm, rows, double(width), seq_len(width), TRUE)
+  pass <- function(b, active, whole) {
+    gradient <- null$gradient - drop(null$gram %*% b)
+    list(gradient = gradient, deviance = null$deviance - sum(b * (null$gradient + gradient)),
+         gram = null$gram[active, active, drop = FALSE], active = active, whole = TRUE)
   }
-  settings$spread <- sqrt(sums[[1L]])
+  settings$spread <- sqrt(null$deviance)
   list(path = function(penalty) {
     names <- c("lambda", "coefficients", "deviance", "violation", "null", "steps")
     path <- lead(comm, names, glmnet_path(pass, glmnet_minimise, penalty, settings,
@@ -264,40 +263,30 @@ glmnet_gaussian <- function(comm, rows, settings) {
 
 # All other losses. Ranks sum the gradient and the curvature; rank 0 minimises.
 glmnet_newton <- function(comm, rows, settings) {
-  width <- ncol(rows$x)
-  pass <- function(b, active) glmnet_pass(comm, rows, matrix(b, width), active)
+  least <- ring_allreduce(comm, sum(rows$weights * glmnet_least(rows$y, rows$family)))
+  pass <- function(b, active, whole) {
+    now <- glmnet_pass(comm, rows, b, active, whole)
+    now$deviance <- now$deviance + least
+    now
+  }
   minimise <- function(...) {
     lead(comm, "found", list(found = glmnet_minimise(...)))$found
   }
   settings$spread <- 1
-  list(path = function(penalty) {
-    glmnet_path(pass, minimise, penalty, settings, rows$count > width)
-  })
+  many <- rows$count > ncol(rows$x) + settings$intercept
+  list(path = function(penalty) glmnet_path(pass, minimise, penalty, settings, many))
 }
 
-# The deviance, its negative half gradient, and the curvature of the `active` coefficients, for the
-# coefficients `b`, a column for each class.
-glmnet_pass <- function(comm, rows, b, active) {
-  eta <- rows$x %*% b + rows$offset
-  mean <- glmnet_mean(eta, rows$family)
-  gradient <- crossprod(rows$x, rows$weights * (rows$y - mean))
-  width <- nrow(b)
-  of <- (active - 1L) %/% width + 1L
-  column <- (active - 1L) %% width + 1L
-  gram <- matrix(0, length(active), length(active))
-  for (first in unique(of)) {
-    for (second in unique(of)) {
-      curvature <- glmnet_curvature(mean, rows$family, first, second) * rows$weights
-      gram[of == first, of == second] <- crossprod(
-        rows$x[, column[of == first], drop = FALSE] * curvature,
-        rows$x[, column[of == second], drop = FALSE]
-      )
-    }
-  }
-  deviance <- sum(rows$weights * glmnet_deviance(rows$y, eta, rows$family))
-  sums <- ring_allreduce(comm, c(deviance, gradient, gram))
-  list(deviance = sums[[1L]], gradient = sums[1L + seq_along(b)],
-       gram = matrix(sums[-seq_len(1L + length(b))], length(active)))
+# At the coefficients `b`, class by class, which are 0 unless `active`: the deviance up to the term
+# glmnet_least(), its negative half gradient, and the curvature of the active coefficients. The
+# gradient is NA for coefficients that are not active, unless it is to be `whole`.
+glmnet_pass <- function(comm, rows, b, active, whole) {
+  sums <- ring_allreduce(comm, .Call(C_elastic_net_pass, rows, b[active], active, whole))
+  known <- if (whole) seq_along(b) else active
+  gradient <- rep(NA_real_, length(b))
+  gradient[known] <- sums[1L + seq_along(known)]
+  list(deviance = sums[[1L]], gradient = gradient, active = active, whole = whole,
+       gram = matrix(sums[-seq_len(1L + length(known))], length(active)))
 }
 
 glmnet_mean <- function(eta, family) {
@@ -305,26 +294,30 @@ glmnet_mean <- function(eta, family) {
          multinomial = mlp_softmax(eta))
 }
 
-glmnet_curvature <- function(mean, family, first, second) {
-  if (family == "poisson") return(mean[, 1L])
-  mean[, first] * ((first == second) - mean[, second])
-}
-
 # The deviance of each row, for columns of `eta` as in the response `y`.
 glmnet_deviance <- function(y, eta, family) {
-  xlogx <- function(x) ifelse(x > 0, x * log(x), 0)
-  switch(family,
+  glmnet_least(y, family) + switch(family,
     gaussian = (y - eta)[, 1L]^2,
     binomial = {
       positive <- pmax(eta, 0)
-      2 * (xlogx(y) + xlogx(1 - y) + positive - y * eta + log(exp(-positive) + exp(eta - positive)))
+      2 * (positive - y * eta + log(exp(-positive) + exp(eta - positive)))
     },
-    poisson = 2 * (xlogx(y) - y * eta - y + exp(eta)),
+    poisson = 2 * (exp(eta) - y * eta),
     multinomial = {
       most <- eta[cbind(seq_len(nrow(eta)), max.col(eta, "first"))]
       2 * (most + log(rowSums(exp(eta - most))) - rowSums(y * eta))
     }
   )
+}
+
+# The term of the deviance of each row that depends on the response alone.
+glmnet_least <- function(y, family) {
+  xlogx <- function(x) {
+    some <- x > 0 & x != 1
+    replace(double(length(x)), some, x[some] * log(x[some]))
+  }
+  switch(family, binomial = 2 * (xlogx(y) + xlogx(1 - y)), poisson = 2 * (xlogx(y) - drop(y)),
+         gaussian = , multinomial = double(nrow(y)))
 }
 
 # The deviance, as cv.glmnet() measures it: with probabilities from 1e-5 to 1 - 1e-5.

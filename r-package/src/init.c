@@ -16,6 +16,7 @@
 #include "comm.h"
 #include "coxph.h"
 #include "digest.h"
+#include "elastic_net.h"
 #include "envelope.h"
 #include "explain.h"
 #include "gram.h"
@@ -124,6 +125,7 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 16),
                                           ENTRY(records_cumulate, 4),
                                           ENTRY(coxph_sweep, 5),
                                           ENTRY(coxph_residuals, 5),
+                                          ENTRY(elastic_net_pass, 4),
                                           ENTRY(kmeans_nearest, 3),
                                           ENTRY(kmeans_distance, 4),
                                           ENTRY(kmeans_sums, 4),

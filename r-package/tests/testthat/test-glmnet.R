@@ -73,6 +73,45 @@ test_that("paths are those of glmnet()", {
   expect_equal(unname(coef(fit)), unname(as.matrix(coef(truth))), tolerance = 1e-7)
 })
 
+test_that("a pass has the derivatives of the deviance", {
+  for (family in names(responses)) {
+    y <- responses[[family]]
+    y <- if (is.factor(y)) outer(y, levels(y), `==`) + 0 else matrix(as.double(y))
+    rows <- list(
+      family = family, x = design, y = y, weights = rep(c(0, 1, 2.5), 100) / 350,
+      offset = rep(c(0, 0.5, -0.5, 0.25), 75), intercept = TRUE, center = colMeans(design),
+      scale = apply(design, 2, sd)
+    )
+    if (family == "poisson") rows$offset[[1]] <- 1e4 # its weight is 0
+    active <- which(seq_len(13 * ncol(y)) %% 3 != 0)
+    pass <- function(b, whole) .Call(C_elastic_net_pass, rows, b, active, whole)
+    b <- sin(active) / 5
+    known <- seq_along(active)
+    found <- pass(b, FALSE)
+    # The column `of` of the derivatives of the first numbers of a pass.
+    slope <- function(of) {
+      step <- replace(double(length(b)), of, 1e-5)
+      (pass(b + step, FALSE) - pass(b - step, FALSE))[c(1, known + 1)] / 2e-5
+    }
+    slopes <- vapply(known, slope, double(length(b) + 1))
+    expect_equal(found[known + 1], -slopes[1, ] / 2, tolerance = 1e-6, info = family)
+    curvature <- matrix(found[-(1:(length(b) + 1))], length(b))
+    expect_equal(curvature, -slopes[-1, ], tolerance = 1e-6, info = family)
+    whole <- pass(b, TRUE)
+    expect_identical(whole[active + 1], found[known + 1], info = family)
+    expect_identical(whole[1], found[1])
+    none <- lapply(rows, function(x) if (is.matrix(x)) x[0, , drop = FALSE] else x)
+    none[c("weights", "offset")] <- list(double())
+    expect_identical(.Call(C_elastic_net_pass, none, b, active, FALSE), double(length(found)))
+  }
+  expect_error(.Call(C_elastic_net_pass, rows, b, rev(active), TRUE), "must be increasing")
+  expect_error(.Call(C_elastic_net_pass, rows, 1, 40L, TRUE), "there is none of number 40")
+  expect_error(.Call(C_elastic_net_pass, rows["family"], b, active, TRUE), "has no element x")
+  rows$offset <- 1L
+  expect_error(.Call(C_elastic_net_pass, rows, b, active, TRUE),
+               "offset must be of type double and length 300")
+})
+
 test_that("cross-validation is that of cv.glmnet()", {
   folds <- rep_len(1:5, 300)
   comm <- local_world()
