@@ -148,16 +148,15 @@ batches_deal_sql <- function(size, counts, most) {
 
 # The SQL of the lines: one partition a rank, none empty. `placed` is SQL of batches_place().
 batches_lines_sql <- function(placed, keys) {
-  text <- "replace(base64(value), concat(char(13), char(10)), '')" # some Sparks break the lines
   sprintf(
     paste(
       "SELECT if(value IS NULL, '',",
-      "concat_ws(' ', cast(skip AS string), cast(upto AS string), %1$s)) AS line",
-      "FROM (SELECT * FROM (SELECT /*+ REPARTITION(%2$d, k) */ * FROM (",
-      "SELECT element_at(%3$s, cast(1 + r AS int)) AS k, id, skip, upto, value FROM (%4$s)",
-      "UNION ALL SELECT explode(%3$s) AS k, -1L, 0L, 0L, cast(NULL AS binary))) SORT BY id)"
+      "concat_ws(' ', cast(skip AS string), cast(upto AS string), base64(value))) AS line",
+      "FROM (SELECT * FROM (SELECT /*+ REPARTITION(%1$d, k) */ * FROM (",
+      "SELECT element_at(%2$s, cast(1 + r AS int)) AS k, id, skip, upto, value FROM (%3$s)",
+      "UNION ALL SELECT explode(%2$s) AS k, -1L, 0L, 0L, cast(NULL AS binary))) SORT BY id)"
     ),
-    text, length(keys), batches_array(keys), placed
+    length(keys), batches_array(keys), placed
   )
 }
 

@@ -42,16 +42,33 @@ static size_t batch_file_bytes(int file, char *bytes, size_t size, off_t at) {
   return got;
 }
 
-/* The length of the line that begins at `at`, without its end. */
+/* The length of the line that begins at `at`, without its end: a newline that is not behind a return. */
 static size_t batch_file_line(int file, off_t at) {
-  static char piece[BATCH_FILE_PIECE];
+  static char piece[BATCH_FILE_PIECE + 1];
+  piece[0] = 0;
   for (size_t length = 0;;) {
-    size_t got = batch_file_bytes(file, piece, sizeof piece, at + (off_t)length);
-    const char *end = memchr(piece, '\n', got);
-    if (end != NULL) return length + (size_t)(end - piece);
+    size_t got = batch_file_bytes(file, piece + 1, BATCH_FILE_PIECE, at + (off_t)length);
+    const char *stop = piece + 1 + got, *end = piece;
+    while ((end = memchr(end + 1, '\n', (size_t)(stop - end - 1))) != NULL)
+      if (end[-1] != '\r') return length + (size_t)(end - piece - 1);
     length += got;
-    if (got < sizeof piece) return length;
+    if (got < BATCH_FILE_PIECE) return length;
+    piece[0] = stop[-1];
   }
+}
+
+/* Joins the parts of a line: removes each return and what is behind it. Returns the new length. */
+static size_t batch_file_join(char *line, size_t length) {
+  char *to = line;
+  for (const char *from = line, *stop = line + length; from < stop;) {
+    const char *end = memchr(from, '\r', (size_t)(stop - from));
+    size_t part = (size_t)((end != NULL ? end : stop) - from);
+    memmove(to, from, part);
+    to += part;
+    from = end != NULL && stop - end > 2 ? end + 2 : stop;
+  }
+  *to = 0;
+  return (size_t)(to - line);
 }
 
 /* The columns of a line: the first row, the row behind the last, and the batch. */
@@ -89,7 +106,7 @@ SEXP batch_file_read(SEXP descriptor, SEXP offset, SEXP kinds) {
   char *text = (char *)RAW(line);
   text[batch_file_bytes(file, text, length, at)] = 0;
   SEXP result = PROTECT(Rf_allocVector(VECSXP, 2));
-  SET_VECTOR_ELT(result, 0, batch_file_columns(text, length, kinds));
+  SET_VECTOR_ELT(result, 0, batch_file_columns(text, batch_file_join(text, length), kinds));
   SET_VECTOR_ELT(result, 1, Rf_ScalarReal((double)at + (double)length + 1));
   UNPROTECT(2);
   return result;

@@ -2,7 +2,8 @@
  *
  * The rows of a rank in a file, which the Spark task has written on its host (R/spark-batches.R). Each line has a
  * record batch of Arrow: the first row of this rank and the row behind its last, -1 for all further rows, and the batch
- * in base64. A line without a batch is empty.
+ * in base64. A line without a batch is empty. Some Sparks break a line of base64 by returns and newlines, so a newline
+ * behind a return does not end a line.
  */
 #ifndef SPARKRING_BATCH_FILE_H
 #define SPARKRING_BATCH_FILE_H

@@ -100,6 +100,15 @@ test_that("numbers come back as they were, to the bit, from many batches", {
   expect_identical(read_lines(lines, c(x = "d"))$x, numbers)
 })
 
+test_that("lines may be broken as Spark does it, at any place of a piece of the file", {
+  numbers <- sin(1:2e4)
+  line <- batch_line(arrow_batch(numbers))
+  at_edge <- function(place) paste0(substr(line, 1, place), "\r\n", substring(line, place + 1))
+  broken <- c(gsub("(.{76})", "\\1\r\n", line), at_edge(65535), at_edge(65536), line)
+  expect_identical(read_lines(broken, c(x = "d"))$x, rep(numbers, 4))
+  expect_error(read_lines("0 -1 abcd\r", c(x = "d")), "cannot be read")
+})
+
 test_that("batches are read one after another, and again", {
   lines <- c("", batch_line(arrow_batch(1:2)), batch_line(arrow_batch(3)), "",
              batch_line(arrow_batch(4:9), 2, 4), batch_line(arrow_batch(4:9), 6))
