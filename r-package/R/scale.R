@@ -51,7 +51,7 @@ columns_matrix <- function(x, finite) {
          "model.matrix()", call. = FALSE)
   }
   x <- as.matrix(x)
-  storage.mode(x) <- "double"
+  if (!is.double(x)) storage.mode(x) <- "double" # which would copy
   if (finite) tsqr_check(x)
   x
 }
