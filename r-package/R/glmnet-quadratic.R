@@ -21,7 +21,10 @@ glmnet_path <- function(pass, minimise, penalty, settings, many) {
   found <- list()
   before <- max(most / max(settings$alpha, 1e-3), lambda[[1L]])
   for (step in seq_along(lambda)) {
-    keep <- abs(state$now$gradient) >= settings$alpha * penalty * (2 * lambda[[step]] - before)
+    # The strong rules. They keep all columns after a large step, so half of the penalty is enough
+    # then: columns that violate the conditions are added later.
+    least_kept <- max(2 * lambda[[step]] - before, lambda[[step]] / 2)
+    keep <- abs(state$now$gradient) >= settings$alpha * penalty * least_kept
     active <- which(keep | state$b != 0 | penalty == 0)
     state <- glmnet_at(pass, minimise, state, active, lambda[[step]], penalty, settings, scale)
     found[[step]] <- list(b = state$b, deviance = state$now$deviance, violation = state$violation)
