@@ -45,7 +45,8 @@ def train(script, workers, framework, folder):
     finally:
         for worker in started:
             worker.kill()
-    assert [worker.returncode for worker in started] == [0] * workers, said
+    codes = [worker.returncode for worker in started]
+    assert codes == [0] * workers, "\n".join(error[-3000:] for _, error in said)
     seen = [json.loads(output.splitlines()[-1]) for output, _ in said]
     assert [one["replicas"] for one in seen] == [workers] * workers
     assert seen[1:] == seen[:1] * (workers - 1)
