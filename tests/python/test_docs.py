@@ -157,7 +157,7 @@ def test_starts_have_the_arguments_of_those_that_wait():
         assert f"\nStart `{call.__name__}`" in "\n" + inspect.getdoc(start)
 
 
-@pytest.mark.parametrize("name", ["python", "train", "data", "mpi", "migration"])
+@pytest.mark.parametrize("name", ["python", "train", "data", "mpi", "migration", "elsewhere"])
 def test_vignettes_name_what_there_is(name):
     """Also in tables and in code that is only shown."""
     text = (Path(__file__).parents[2] / "vignettes" / f"{name}.Rmd").read_text()
