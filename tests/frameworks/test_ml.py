@@ -286,6 +286,27 @@ def test_types_of_inputs_and_outputs(spark):
     assert np.array_equal(again["vector"].toArray(), row["vector"])
 
 
+def test_arrays_of_arrow_are_viewed():
+    """Rows that do not lie behind each other in one array are copied."""
+    import pyarrow
+    import sparkring
+    from sparkring.spark.ml._prediction import _stacked
+
+    expected = np.arange(12.0).reshape(4, 3)
+    column = pyarrow.array([[-1.0, -1.0], *expected.tolist()]).slice(1)
+    rows = column.to_pandas().to_numpy()
+    viewed = _stacked(rows, [3])
+    assert np.array_equal(viewed, expected)
+    assert np.shares_memory(viewed, rows[0])
+    assert np.array_equal(_stacked(rows[1:3], [3]), expected[1:3])
+    assert np.array_equal(_stacked(rows[::-1], [3]), expected[::-1])
+    for place in range(4):
+        rows[place] = rows[place].copy()
+    assert np.array_equal(_stacked(rows, [3]), expected)
+    with pytest.raises(sparkring.InvalidError, match=r"has 3 numbers, and those .* have 4"):
+        _stacked(rows, [2, 2])
+
+
 def test_invalid_settings(vectors):
     import sparkring
     from sparkring.spark import ml

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predictions in Spark's Python workers, by ``predict_batch_udf``.
+"""Predictions in Spark's Python workers.
 
-A worker makes the network once. Modules of the user's functions that are not installed are sent
-with the network, as `run` sends them to the ranks.
+A worker makes the network once, and keeps it as for ``predict_batch_udf``. That function copies
+arrays row by row, which takes more time than a small network. Modules of the user's functions that
+are not installed are sent with the network, as `run` sends them to the ranks.
 """
 
 from __future__ import annotations
 
 import contextlib
-import inspect
 import io
+import math
 import re
 import sys
+import uuid
 import zipfile
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,8 +41,8 @@ _directories = contextlib.ExitStack()
 _current: frozenset[tuple[str, int]] = frozenset()
 
 
-class Predict:
-    """Makes the function that predicts, in a worker.
+class Worker:
+    """Predicts in the workers.
 
     Parameters
     ----------
@@ -47,47 +50,88 @@ class Predict:
         The settings.
     weights : bytes
         The weights of the network.
+    shapes : list of list of int
+        The shape of a row of each input column.
     dtypes : list of str or None
         The dtype of each input column; None for bytes and strings.
-    outputs : list of Output
-        The outputs of the network.
     """
 
     def __init__(
-        self, plan: Plan, weights: bytes, dtypes: list[str | None], outputs: list[Output]
+        self, plan: Plan, weights: bytes, shapes: list[list[int]], dtypes: list[str | None]
     ) -> None:
         self._plan, notes = closure_codec.dumps_noting(plan)
         self._sources = sources.collect(notes)
-        self._weights, self._dtypes, self._outputs = weights, dtypes, outputs
+        self._weights, self._shapes, self._dtypes = weights, shapes, dtypes
+        self._key = uuid.uuid4()  # of the network, which a worker keeps
 
-    def __call__(self) -> Any:
-        """Make the function, which ``predict_batch_udf`` keeps."""
+    def predict(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Predict batches: a Series of pandas, or a tuple with a Series for each column."""
+        from pyspark.ml.model_cache import ModelCache
+
+        network = ModelCache.get(self._key)
+        if network is None:
+            network = self._make()
+            ModelCache.add(self._key, network)
+        for batch in batches:
+            columns = batch if isinstance(batch, tuple) else (batch,)
+            yield from network(list(map(self._array, columns, self._shapes, self._dtypes)))
+
+    def _make(self) -> Any:
+        """Make the network, and return the function that predicts."""
         _install(self._sources)
         plan = closure_codec.loads(self._plan)
         predictor = plan.module.Predictor(plan, self._weights)
 
-        def predict(*columns: Any) -> Any:
-            given = [
-                values if dtype is None else values.astype(dtype, copy=False)
-                for values, dtype in zip(columns, self._dtypes)
-            ]
-            found = predictor(apply(plan.transformation, plan.inputCols, given))
-            return self._columns(dict(zip(plan.outputCols, found)))
+        def predict(arrays: list[Any]) -> Iterator[Any]:
+            rows = len(arrays[0])
+            for start in range(0, rows, plan.predictBatchSize):
+                part = [values[start : start + plan.predictBatchSize] for values in arrays]
+                found = predictor(apply(plan.transformation, plan.inputCols, part))
+                yield _series(dict(zip(plan.outputCols, found)), len(part[0]))
 
-        # predict_batch_udf asks for the number of parameters.
-        parameters = [
-            inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY)
-            for name in columns_of.names_of(len(plan.inputCols))
-        ]
-        predict.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return predict
 
-    def _columns(self, found: dict[str, Any]) -> Any:
-        """Convert booleans, which predict_batch_udf refuses. One output is an array."""
-        for output, (name, values) in zip(self._outputs, found.items()):
-            if output.element == "boolean":
-                found[name] = values.astype(np.int8)
-        return found if len(found) > 1 else next(iter(found.values()))
+    @staticmethod
+    def _array(series: Any, shape: list[int], dtype: str | None) -> Any:
+        values = series.to_numpy()
+        if dtype is None:
+            return values
+        if shape and len(values):
+            values = _stacked(values, shape).reshape((len(values), *shape))
+        return values.astype(dtype, copy=False)
+
+
+def _stacked(rows: Any, shape: list[int]) -> Any:
+    """Make a matrix of the rows of a column. Those from Arrow lie in one array: it is a view."""
+    width = math.prod(shape)
+    other = next((len(row) for row in rows if len(row) != width), None)
+    if other is not None:
+        raise InvalidError(
+            f"an array or a vector has {other} numbers, and those that the network was trained"
+            f" with have {width} (shape {shape}): pass rows of one length"
+        )
+    first, last = rows[0], rows[-1]
+    is_together = last.ctypes.data - first.ctypes.data == (len(rows) - 1) * width * first.itemsize
+    if is_together and first.base is not None and first.base is last.base:
+        base = first.base.reshape(-1)
+        start = (first.ctypes.data - base.ctypes.data) // first.itemsize
+        return base[start : start + len(rows) * width].reshape(len(rows), width)
+    return np.stack(rows)
+
+
+def _series(found: dict[str, Any], rows: int) -> Any:
+    """Make a Series of an output, or a DataFrame of several outputs."""
+    import pandas  # type: ignore[import-untyped, unused-ignore]
+
+    columns = {}
+    for name, values in found.items():
+        if len(values) != rows:
+            raise InvalidError(
+                f"there are {len(values)} predictions of {name!r} for {rows} rows: return a row for"
+                " each row"
+            )
+        columns[name] = pandas.Series(list(values) if values.ndim > 1 else values)
+    return pandas.DataFrame(columns) if len(columns) > 1 else columns.popitem()[1]
 
 
 def _install(received: sources.Sources) -> None:
@@ -151,8 +195,6 @@ def _predicted(
     frame: Any, plan: Plan, weights: bytes, shapes: list[list[int]], outputs: list[Output]
 ) -> Any:
     """Return the column of the predictions, a struct where there are several outputs."""
-    from pyspark.ml.functions import predict_batch_udf
-
     is_transformed = plan.transformation is not None
     columns = [
         columns_of.convert(frame, name, plan.dtype, is_transformed, flat=True)
@@ -161,23 +203,27 @@ def _predicted(
     fields = frame.select(*columns).schema
     columns = list(map(columns_of.without_nulls, columns, plan.inputCols, fields))
     dtypes = [columns_of.dtype_of(frame, name, plan.dtype) for name in plan.inputCols]
-    predict = predict_batch_udf(
-        Predict(plan, weights, dtypes, outputs),
-        return_type=_type(frame, dict(zip(plan.outputCols, outputs))),
-        batch_size=plan.predictBatchSize,
-        input_tensor_shapes={place: list(at) for place, at in enumerate(shapes) if at} or None,
-    )
-    return predict(*columns)
+    return _function(Worker(plan, weights, shapes, dtypes), plan, outputs)(*columns)
 
 
-def _type(frame: Any, outputs: dict[str, Output]) -> Any:
-    """Return the type of the function's result, which has no booleans."""
-    fields = [
-        f"{quoted(name)} {output.sql.replace('boolean', 'tinyint')}"
-        for name, output in outputs.items()
-    ]
-    schema = frame.sparkSession.createDataFrame([], ", ".join(fields)).schema
-    return schema if len(fields) > 1 else schema[0].dataType
+def _function(worker: Worker, plan: Plan, outputs: list[Output]) -> Any:
+    """Make the function of Spark."""
+    import pandas  # type: ignore[import-untyped, unused-ignore]
+    import pyspark.sql.functions
+
+    functions: Any = pyspark.sql.functions  # its overloads know no types that are made here
+
+    def predict(batches: Any) -> Any:
+        return worker.predict(batches)
+
+    # pandas_udf reads the kind of the function from the types.
+    one, several = Iterator[pandas.Series], Iterator[pandas.DataFrame]
+    predict.__annotations__ = {
+        "batches": Iterator[tuple[pandas.Series, ...]],
+        "return": several if len(outputs) > 1 else one,
+    }
+    fields = [f"{quoted(name)} {each.sql}" for name, each in zip(plan.outputCols, outputs)]
+    return functions.pandas_udf(predict, ", ".join(fields) if len(outputs) > 1 else outputs[0].sql)
 
 
 def _cast(column: Any, sql: str) -> Any:
