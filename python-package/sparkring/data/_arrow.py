@@ -7,6 +7,7 @@ are bits in Arrow, so they are copied. Sparse vectors are copied, too.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,27 +41,40 @@ class ArrowTable:
 
 def from_arrow(array: Any, missing: Missing) -> NDArray[Any]:
     """View or copy an array of Arrow."""
+    found: NDArray[Any] = _reader(array.type)(array, missing)
+    return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _reader(kind: Any) -> Any:
+    """Return the function that reads arrays of a type. Questions to pyarrow take microseconds."""
     from pyarrow import types  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
-    kind = array.type
     if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
-        return _numbers(array, missing)
+        return _numbers
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        return _arrays(array, missing)
+        return _arrays
     if types.is_struct(kind) and [field.name for field in kind] == list(vector.FIELDS):
-        return _vectors(array)
-    if types.is_null(kind):
+        return _vectors
+    return _others
+
+
+def _others(array: Any, missing: Missing) -> NDArray[Any]:
+    import pyarrow
+
+    if pyarrow.types.is_null(array.type):
         raise number.nulls(len(array), len(array))
-    raise number.unsupported(str(kind))
+    raise number.unsupported(str(array.type))
 
 
 def _numbers(array: Any, missing: Missing) -> NDArray[Any]:
-    import pyarrow
-
     if array.null_count and missing is None:
         raise number.nulls(array.null_count, len(array))
-    is_boolean = pyarrow.types.is_boolean(array.type)
-    if isinstance(missing, float) and (is_boolean or pyarrow.types.is_integer(array.type)):
+    dtype = _dtype(array.type)
+    is_boolean = dtype.kind == "b"
+    if isinstance(missing, float) and dtype.kind in "biu":
+        import pyarrow
+
         array = array.cast(pyarrow.float64(), safe=False)
         is_boolean = False
     if array.null_count:
@@ -70,17 +84,20 @@ def _numbers(array: Any, missing: Missing) -> NDArray[Any]:
 
 def _view(array: Any) -> NDArray[Any]:
     """View numbers without nulls. pyarrow's own way imports pandas, which takes half a second."""
-    import pyarrow
-
-    if pyarrow.types.is_boolean(array.type):
-        return _view(array.cast(pyarrow.uint8())).view(bool)
-    name = str(array.type)
-    dtype = np.dtype(FLOATS.get(name, name))
+    dtype = _dtype(array.type)
+    if dtype.kind == "b":
+        return _view(array.cast("uint8")).view(bool)
     if not len(array):
         return np.empty(0, dtype)
     values = np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
     values.flags.writeable = False
     return values
+
+
+@functools.lru_cache(maxsize=32)
+def _dtype(kind: Any) -> np.dtype[Any]:
+    """Return the dtype of a type of numbers."""
+    return np.dtype(FLOATS.get(str(kind), str(kind)))
 
 
 def _arrays(array: Any, missing: Missing) -> NDArray[Any]:
@@ -99,7 +116,7 @@ def _arrays(array: Any, missing: Missing) -> NDArray[Any]:
     return values.reshape((rows, width, *values.shape[1:]))
 
 
-def _vectors(array: Any) -> NDArray[Any]:
+def _vectors(array: Any, missing: Missing) -> NDArray[Any]:
     from pyarrow import compute
 
     if array.null_count:

@@ -98,7 +98,8 @@ def _taken(parts: list[Any], rows: NDArray[np.int64]) -> Any:
         return concatenated(parts, parts[0].type).take(indices)
     count = sum(map(len, parts))
     whole = np.concatenate(parts, out=_allocated(count, parts[0]))
-    return whole.take(rows, 0, _allocated(len(rows), whole), "clip")
+    # All rows exist. NumPy checks them once more, and "wrap" is its fastest way.
+    return whole.take(rows, 0, _allocated(len(rows), whole), "wrap")
 
 
 def _allocated(count: int, like: NDArray[Any]) -> NDArray[Any]:

@@ -9,6 +9,7 @@ first row group, because files may differ in the sizes of offsets.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -53,9 +54,9 @@ class Columns:
             return {
                 column.name: _combined(table.column(column.sources[0])) for column in self.selected
             }
+        groups = [_Group(table, self._missing, takes_bytes) for takes_bytes in (True, False)]
         return {
-            column.name: source.read(_Group(table, self._missing, not column.stacked), column)
-            for column in self.selected
+            column.name: source.read(groups[column.stacked], column) for column in self.selected
         }
 
     def fit(self, arrays: Chunk) -> Chunk:
@@ -125,17 +126,27 @@ class _Group:
 
     def column(self, name: Any) -> Any:
         """Return a column as an array."""
-        from pyarrow import types  # type: ignore[import-untyped, import-not-found, unused-ignore]
-
         column = _combined(self._table.column(name))
-        is_time = types.is_temporal(column.type)
-        if is_time or (self._takes_bytes and is_bytes(column.type)):
+        sort = _sort(column.type)
+        if sort == "time" or (sort == "bytes" and self._takes_bytes):
             if column.null_count:
                 raise number.nulls(column.null_count, len(column), arrays=True)
-            return _times(column) if is_time else column
-        if types.is_decimal(column.type):
+            return _times(column) if sort == "time" else column
+        if sort == "decimal":
             column = column.cast("float64")
         return from_arrow(column, self._missing)
+
+
+@functools.lru_cache(maxsize=1024)
+def _sort(kind: Any) -> str:
+    """Sort a type of Arrow. Questions to pyarrow take microseconds, and a file has many columns."""
+    from pyarrow import types  # type: ignore[import-untyped, import-not-found, unused-ignore]
+
+    if types.is_temporal(kind):
+        return "time"
+    if is_bytes(kind):
+        return "bytes"
+    return "decimal" if types.is_decimal(kind) else "other"
 
 
 def is_bytes(kind: Any) -> bool:

@@ -5,8 +5,8 @@ Some files stay open between two row groups. When a file is opened, its footer m
 digest that rank 0 has found, so no rank takes rows of a file that has changed. A row group may also
 come from a cache.
 
-For remote files pyarrow keeps the bytes of a row group until its reader is gone. So each row group
-is read by a reader of its own, and the open file keeps the parsed footer only.
+For remote files pyarrow keeps the bytes of a row group until its reader is gone. So each of their
+row groups is read by a reader of its own, and the open file keeps the parsed footer only.
 """
 
 from __future__ import annotations
@@ -146,6 +146,7 @@ class _OpenFile:
 
     def __init__(self, location: Location, file: File) -> None:
         self._local = location.local
+        self._reader: Any = None  # of a local file
         self._source = location.files.open_input_file(location.path)
         try:
             found = footer.read(self._source)
@@ -165,10 +166,16 @@ class _OpenFile:
         return int(self.metadata.row_group(index).total_byte_size)
 
     def reader(self) -> Any:
-        """Make a reader. Its buffer_size is left alone, which crashes before pyarrow 19."""
+        """Return a reader. Its buffer_size is left alone, which crashes before pyarrow 19."""
         from pyarrow import parquet
 
-        return parquet.ParquetFile(self._source, metadata=self.metadata, pre_buffer=not self._local)
+        if self._reader is not None:
+            return self._reader
+        options = {"metadata": self.metadata, "pre_buffer": not self._local}
+        reader = parquet.ParquetFile(self._source, **options)
+        if self._local:
+            self._reader = reader
+        return reader
 
     def close(self) -> None:
         """Close the file."""
