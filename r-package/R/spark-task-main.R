@@ -14,7 +14,8 @@
 # nothing of this package until it has attached it. Attached, the package is visible to the user's
 # function. sparklyr passes the arguments by position, in this order.
 task_closure <- function(df, context, barrier) {
-  if (is.character(df[[1L]])) on.exit(unlink(df[[1L]])) # the file of rows, if nothing has opened it
+  file <- unlist(df[[1L]]) # a list, or a vector without tibble
+  if (is.character(file)) on.exit(unlink(file)) # the file of rows, if nothing has opened it
   if (!suppressWarnings(require("sparkring", quietly = TRUE, character.only = TRUE))) {
     return(data.frame(
       rank = as.integer(barrier$partition), piece = 0L, pieces = 0L, stringsAsFactors = FALSE,
@@ -32,8 +33,13 @@ task_columns <- c(rank = "integer", piece = "integer", pieces = "integer", text 
 
 task_main <- function(df, job, barrier) rank_result_rows(supervisor_run(df, job, barrier))
 
-# Runs in the child. Warnings are printed at once, like all output.
+# Runs in the child. Warnings are printed at once, like all output. R compiles the functions of the
+# user, which it does not do for the code of sparklyr's worker.
 task_child <- function(file, job, barrier) {
+  if (!isTRUE(job$local)) {
+    Sys.unsetenv("R_ENABLE_JIT")
+    compiler::enableJIT(3L)
+  }
   if (identical(getOption("warn"), 0L)) options(warn = 1L)
   run_state$supervised <- TRUE
   task_run(file, job, barrier)

@@ -72,6 +72,14 @@ expect_programs <- function(sc) {
   expect_match(conditionMessage(error), "the program 'sh' failed with exit code 1; it has printed")
 }
 
+# R starts without dplyr and without its compiler, which is on again for the function.
+expect_lean <- function(sc) {
+  found <- ring_run(sc, of_script(function(comm) {
+    list("dplyr" %in% loadedNamespaces(), compiler::enableJIT(-1L), Sys.getenv("R_ENABLE_JIT"))
+  }), num_proc = 2)
+  expect_identical(found, rep(list(list(FALSE, 3L, "")), 2))
+}
+
 # The driver is a process of its own, so that one can read what it shows.
 expect_bar <- function(sc) {
   driver <- child_start(function() {
@@ -100,6 +108,7 @@ test_that("the tasks of spark_apply(barrier = TRUE) form a ring", {
   expect_ring(ring, "authenticated, encrypted")
   expect_refusals(sc)
   expect_programs(sc)
+  expect_lean(sc)
   expect_bar(sc)
 })
 
