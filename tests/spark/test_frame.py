@@ -7,9 +7,11 @@ import sys
 import time
 from itertools import chain
 
+import cluster as clusters
 import numpy as np
 import pytest
 import sparkring
+import tasks
 from conftest import FRAMES, ONE_EXECUTOR, TWO_EXECUTORS
 from pyspark import cloudpickle
 from sparkring.spark import RankError, _frame, run
@@ -321,6 +323,27 @@ def test_a_restart_leaves_the_rows_of_the_last_attempt(spark):
         work, frame=rows_0_6_13(spark), schema="id long, attempt int", max_restarts=1, verbose=0
     )
     assert [tuple(row) for row in frame.collect()] == [(i, 1) for i in chain(*IDS)]
+
+
+@ON_TWO
+def test_rows_are_lost_with_their_executor(spark):
+    """In the run the ranks are launched again. After it Spark's error names the cause."""
+
+    def work(comm, rows):
+        comm.barrier()
+        if comm.attempt == 0 and comm.rank == 2:
+            os.kill(tasks.executor(), signal.SIGKILL)
+            time.sleep(1000)
+        return rows.assign(attempt=comm.attempt, executor=tasks.executor())
+
+    schema = "id long, attempt int, executor int"
+    frame = run(work, frame=rows_0_6_13(spark), schema=schema, max_restarts=1, verbose=0)
+    rows = frame.collect()
+    assert [(row["id"], row["attempt"]) for row in rows] == [(i, 1) for i in chain(*IDS)]
+    os.kill(rows[-1]["executor"], signal.SIGKILL)
+    with pytest.raises(Exception, match=r"Checkpoint block \S+ not found"):
+        frame.collect()
+    clusters.wait_for_executors(spark.sparkContext, 2)
 
 
 # ---- Arguments

@@ -43,16 +43,8 @@ def test_ranks_are_on_hosts_of_their_own(spark, four, cluster):
 # ---- A worker dies
 
 
-def executor():
-    """Find the executor of this rank: above it are a Python worker, and where workers come from."""
-    found = os.getpid()
-    while Path(f"/proc/{found}/comm").read_text().strip() != "java":
-        found = int(Path(f"/proc/{found}/stat").read_text().rpartition(")")[2].split()[1])
-    return found
-
-
 def kill_executor(comm):
-    os.kill(executor(), signal.SIGKILL)
+    os.kill(tasks.executor(), signal.SIGKILL)
 
 
 def descend(comm, path, meet):
@@ -66,7 +58,7 @@ def descend(comm, path, meet):
         data = np.random.default_rng((step, comm.rank)).normal(size=1000)
         weights = 0.9 * weights + comm.allreduce(data)
         checkpoint.save((step + 1, weights))
-    return comm.attempt, first, (comm.hosts, executor()), weights.tobytes()
+    return comm.attempt, first, (comm.hosts, tasks.executor()), weights.tobytes()
 
 
 def test_killed_executor(spark, tmp_path):
