@@ -50,7 +50,9 @@ glms <- list(
   poisson = glm(of("count"), poisson, rows, offset = offset, weights = weight),
   gamma = glm(of("positive"), Gamma("log"), rows),
   aliased = glm(y ~ a + ab + b + d, data = rows),
-  inverse = glm(1 / (1 + weight) ~ offset, Gamma, rows)
+  inverse = glm(1 / (1 + weight) ~ offset, Gamma, rows),
+  inverse_gaussian = glm(of("positive"), inverse.gaussian("log"), rows, weights = weight + 1),
+  inverse_squared = glm(1 / (1 + weight) ~ offset, inverse.gaussian, rows)
 )
 
 library(survival)
@@ -70,6 +72,7 @@ coxphs <- list(
   cluster = coxph(Surv(time, status) ~ age + sex + ph.ecog, used, weights = weight,
                   cluster = inst),
   strong = coxph(Surv(time, status) ~ late, lung),
+  stratas = coxph(Surv(time, status) ~ age + strata(sex, ph.ecog), lung),
   fractional = coxph(Surv(time, status) ~ age + ph.ecog, used, weights = weight),
   few = coxph(Surv(time, status) ~ age + ph.ecog + inst, lung, cluster = sex),
   counting = coxph(Surv(start, stop, event) ~ age + year + surgery + transplant, heart,
@@ -78,7 +81,8 @@ coxphs <- list(
 survivals <- list(
   survival = list(
     efron = survival_at(coxphs$efron, lung[1:4, ]),
-    strata = survival_at(coxphs$strata, lung[1:4, ])
+    strata = survival_at(coxphs$strata, lung[1:4, ]),
+    stratas = survival_at(coxphs$stratas, lung[1:4, ])
   )
 )
 found <- c(survivals, lapply(glms, of_glm), lapply(coxphs, of_coxph))

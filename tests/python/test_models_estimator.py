@@ -13,6 +13,7 @@ import models_data as data
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 import sparkring
 from ranks import open_comm, run
 from sklearn.base import clone, is_classifier, is_regressor
@@ -119,6 +120,31 @@ def test_pipelines_and_searches():
     probabilities = search.predict_proba(rows["x"])
     assert probabilities.sum(axis=1) == pytest.approx(1)
     assert ((probabilities[:, 1] > 0.5) == search.predict(rows["x"])).all()
+
+
+def test_containers_of_transformed_rows(tmp_path):
+    """As scikit-learn chooses them, for a pipeline or by its settings."""
+    _, frame = fitted(models.PCA)
+    frame.index += 5
+    pipeline = make_pipeline(models.StandardScaler(), models.PCA(n_components=2))
+    plain = pipeline.fit_transform(frame)
+    assert isinstance(plain, np.ndarray)
+    found = clone(pipeline.set_output(transform="pandas")).fit_transform(frame)
+    assert found.equals(pd.DataFrame(plain, frame.index, ["pca0", "pca1"]))
+    pipeline[-1].save(tmp_path / "model")
+    again = models.load(tmp_path / "model").set_output()
+    assert list(again.transform(plain_of(pipeline, frame))) == ["pca0", "pca1"]
+    distances, _ = fitted(models.KMeans)
+    with sklearn.config_context(transform_output="pandas"):
+        assert list(distances.transform(frame)) == ["kmeans0", "kmeans1", "kmeans2"]
+        assert isinstance(again.set_output(transform="default").transform(frame), np.ndarray)
+    with pytest.raises(sparkring.InvalidError, match="transform is 'polars'"):
+        again.set_output(transform="polars")
+
+
+def plain_of(pipeline, frame):
+    """Return the rows that the last step gets, without names."""
+    return pipeline[0].transform(frame).to_numpy()
 
 
 def search():

@@ -25,6 +25,8 @@ GLMS = {
     "gamma": ("positive", {"link": "log"}, {}),
     "aliased": ("y", {"family": "gaussian"}, {"features": ["a", "ab", "b", "d"]}),
     "inverse": ("response", {"family": "gamma"}, {"features": ["offset"]}),
+    "inverse_gaussian": ("positive", {"link": "log"}, {"sample_weight": "more"}),
+    "inverse_squared": ("response", {"family": "inverse_gaussian"}, {"features": ["offset"]}),
 }
 COXPHS = {
     "efron": ({}, {}, ["age", "sex", "ph.ecog"]),
@@ -32,10 +34,13 @@ COXPHS = {
     "strata": ({"robust": False}, {"strata": "sex", "sample_weight": "weight"}, ["age", "ph.ecog"]),
     "cluster": ({}, {"cluster": "inst", "sample_weight": "weight"}, ["age", "sex", "ph.ecog"]),
     "strong": ({}, {}, ["late"]),
+    "stratas": ({}, {"strata": ["sex", "ph.ecog"]}, ["age"]),
     "fractional": ({}, {"sample_weight": "weight"}, ["age", "ph.ecog"]),
     "few": ({}, {"cluster": "sex"}, ["age", "ph.ecog", "inst"]),
     "counting": ({}, {"cluster": "id"}, ["age", "year", "surgery", "transplant"]),
 }
+
+SURVIVALS = ["efron", "strata", "stratas"]
 
 
 def table():
@@ -43,7 +48,9 @@ def table():
     rows = data.rows()
     columns = dict(zip(FEATURES, rows.pop("x").T))
     columns["ab"] = columns["a"] + columns["b"]
-    return pd.DataFrame({**columns, **rows, "response": 1 / (1 + rows["weight"])})
+    return pd.DataFrame(
+        {**columns, **rows, "response": 1 / (1 + rows["weight"]), "more": rows["weight"] + 1}
+    )
 
 
 def fit_all(folder):
@@ -61,9 +68,10 @@ def fit_all(folder):
             rows = rows.iloc[slice(*cuts[comm.rank : comm.rank + 2])]
             model = models.CoxPH(comm=comm, **params).fit(rows, y, **arguments, features=features)
             found[name] = {**data.results(model), "printed": str(model.summary())}
-            if name in ("efron", "strata"):
+            if name in SURVIVALS:
                 four = pd.read_csv(Path(folder, "lung.csv")).iloc[:4]
-                strata = four["sex"] if name == "strata" else None
+                strata = arguments.get("strata")
+                strata = strata and four[strata]
                 found[name]["survival"] = model.predict_survival(four, [100, 300, 600], strata)
         return found
 
@@ -112,7 +120,7 @@ def test_proportional_hazards(results, name):
     near([*(mine[number] for number in numbers), *mine["means_"]], theirs["tests"])
 
 
-@pytest.mark.parametrize("name", ["efron", "strata"])
+@pytest.mark.parametrize("name", SURVIVALS)
 def test_survival(results, name):
     near(results[1][name]["survival"].T, results[0]["survival"][name])
 

@@ -15,6 +15,13 @@ from sparkring import models
 from sparkring.models._quantile import order_statistic
 
 START = data.rows()["x"][:5]
+PCA_RESULTS = (
+    "singular_values_",
+    "explained_variance_",
+    "explained_variance_ratio_",
+    "mean_",
+    "noise_variance_",
+)
 PROBS = [0, 0.1, 0.5, 0.777, 1]
 
 
@@ -47,6 +54,23 @@ def fit_all():
         return found
 
 
+def wide():
+    """Make rows with more columns than a triangle should have, nearly of rank 5."""
+    random = np.random.default_rng(3)
+    scores = random.normal(size=(90, 5)) * [50, 40, 30, 20, 10]
+    return scores @ random.normal(size=(5, 2100)) + random.normal(size=(90, 2100)) + 3
+
+
+def fit_wide():
+    with open_comm() as comm:
+        rows = wide()[slice(*[0, 40, 40, 90][comm.rank : comm.rank + 2])]
+        options = {"comm": comm, "n_components": 3, "random_state": 1}
+        return {
+            "pca": data.results(models.PCA(**options).fit(rows)),
+            "svd": data.results(models.TruncatedSVD(**options).fit(rows)),
+        }
+
+
 @pytest.fixture(scope="module")
 def found():
     return data.first_of(run(3, fit_all))
@@ -55,6 +79,32 @@ def found():
 def same(mine, theirs, *names, rel=1e-9):
     for name in names:
         assert mine[name] == pytest.approx(getattr(theirs, name), rel=rel, abs=1e-12), name
+
+
+def test_wide_rows_are_projected():
+    found, x = data.first_of(run(3, fit_wide)), wide()
+    same(found["pca"], decomposition.PCA(3, svd_solver="full").fit(x), *PCA_RESULTS, rel=1e-6)
+    theirs = decomposition.TruncatedSVD(3, algorithm="arpack").fit(x)
+    same(found["svd"], theirs, "singular_values_", "explained_variance_", rel=1e-6)
+    same(found["svd"], theirs, "explained_variance_ratio_", rel=1e-6)
+    for name, exact in (("pca", x - x.mean(axis=0)), ("svd", x)):
+        right = np.linalg.svd(exact, full_matrices=False)[2][:3]
+        cosines = np.abs(np.sum(found[name]["components_"] * right, axis=1))
+        assert cosines == pytest.approx(1, abs=1e-10)
+
+
+def test_projections_of_batches_and_of_few_directions():
+    x = data.rows()["x"]
+    options = {"n_components": 2, "svd_solver": "randomized"}
+    exact = models.PCA(n_components=2).fit(x)
+    batches = data.Batches([x[:250], x[250:]])
+    found = models.PCA(**options).fit(batches)
+    same(vars(found), exact, "components_", *PCA_RESULTS)
+    line = np.outer(np.arange(9.0), np.ones(30))
+    found = models.PCA(**options).fit(line)
+    assert found.singular_values_ == pytest.approx([np.sqrt(30 * 60), 0])
+    with pytest.raises(sparkring.InvalidError, match="needs n_components, a whole number"):
+        models.PCA(svd_solver="randomized").fit(x)
 
 
 def test_scales(found):

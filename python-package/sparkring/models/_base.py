@@ -20,6 +20,7 @@ from sparkring._core import Communicator, InvalidError
 from sparkring.data._arguments import check_communicator
 from sparkring.models import _spark as spark
 from sparkring.models import _storage as storage
+from sparkring.models._output import Output
 from sparkring.models._rows import Rows
 from sparkring.models._table import numbers_in, numbers_of, scored
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
     from typing_extensions import Self
 
     from sparkring.models._table import Array
@@ -212,6 +212,8 @@ class Estimator:
         comm = params.pop("comm")
         kind: Any = type(self)
         copied: Self = kind(comm=comm, **copy.deepcopy(params))
+        if "_output" in vars(self):
+            vars(copied)["_output"] = vars(self)["_output"]
         return copied
 
     def __sklearn_tags__(self) -> Any:
@@ -285,7 +287,7 @@ def explained(rest: float, total: float) -> float:
     return 1 - rest / total
 
 
-class Transformer(Estimator):
+class Transformer(Output, Estimator):
     """An estimator that computes new features."""
 
     _kind = "transformer"
@@ -334,11 +336,11 @@ class Transformer(Estimator):
 
         Returns
         -------
-        array of shape (rows, new features), or pyspark.sql.DataFrame
-            For a DataFrame of Spark a lazy DataFrame with a further column ``transformed``, an
-            array of doubles.
+        array of shape (rows, new features), pandas.DataFrame or pyspark.sql.DataFrame
+            See `set_output`. For a DataFrame of Spark a lazy DataFrame with a further column
+            ``transformed``, an array of doubles.
         """
-        return self._apply(X, "_transform", "transformed")
+        return self._contained(self._apply(X, "_transform", "transformed"), X)
 
     def fit_transform(self, X: Any, y: Any = None, **options: Any) -> Any:
         """Fit, and transform the same rows."""
@@ -346,7 +348,3 @@ class Transformer(Estimator):
 
     def _transform(self, x: Array) -> Array:
         raise NotImplementedError
-
-    def _prefixed(self, count: int) -> NDArray[Any]:
-        prefix = type(self).__name__.lower()
-        return np.array([f"{prefix}{place}" for place in range(count)], object)

@@ -71,8 +71,8 @@ class CoxPH(Regressor):
         The means of the features, around which predictions are; 0 for columns of -1, 0 and 1.
     baseline_ : array of shape (times, 3)
         The number of the stratum, the time of an event, and the cumulative hazard at the means.
-    strata_ : array
-        The strata, sorted, in the order of their numbers.
+    strata_ : array or list of list
+        The strata, sorted, in the order of their numbers; of several columns a list for each.
     n_obs_, n_events_, n_iter_, rank_ : int
         Rows with a weight, events, iterations, and columns that are independent.
     converged_ : bool
@@ -133,7 +133,8 @@ class CoxPH(Regressor):
             the status at its stop. For a table also the names of these columns.
         strata, cluster : array or str, optional
             The stratum of each row, with a hazard of its own; and the cluster of rows that depend
-            on each other. Numbers or strings; for a table also the name of the column.
+            on each other. Numbers or strings; for a table also the name of the column. Strata may
+            have several columns, of which each combination is a stratum.
         **options : object
             For a DataFrame of Spark: arguments of `sparkring.spark.run`, such as ``num_proc``.
 
@@ -164,7 +165,7 @@ class CoxPH(Regressor):
         times : sequence of float
             The times.
         strata : array, optional
-            The stratum of each row, for a fit with strata.
+            The stratum of each row, for a fit with strata; with as many columns.
 
         Returns
         -------
@@ -236,7 +237,7 @@ class CoxPH(Regressor):
         self.score_test_, self.wald_test_ = tests(records, null, fit, self.covariance_)
         if self.baseline:
             self.baseline_ = cumulative_hazard(records, fit.now.groups)
-            self.strata_ = np.array(strata)
+            self.strata_ = strata if strata and isinstance(strata[0], list) else np.array(strata)
         self.means_, self.n_obs_, self.n_events_ = records.means, records.rows, records.events
         self.n_iter_, self.rank_ = fit.iterations, int(kept.sum())
         converge(self, fit.converged)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparkring._core import InvalidError
-from sparkring.models._alike import brief
+from sparkring.models._alike import array_of, brief
 
 if TYPE_CHECKING:
     from sparkring.models._cox_pass import Groups
@@ -31,21 +31,26 @@ def hazards_at(model: Any, times: Array, strata: Any, rows: int) -> Array:
     """Return the cumulative hazard at some times, for each of the rows or, without strata, once."""
     if not hasattr(model, "baseline_"):
         raise InvalidError("the model has no baseline hazard: fit it with baseline=True")
-    known = model.strata_.tolist()
+    known = list(map(plain, np.asarray(model.strata_, object).tolist()))
     if (strata is None) != (len(known) == 0):
         raise InvalidError("pass strata, one for each row, if the fit had strata, and only then")
     if isinstance(strata, str):
         raise InvalidError(f"strata is {strata!r}: pass a sequence with one stratum for each row")
-    wanted = [None] if strata is None else np.asarray(strata).tolist()
+    wanted = [None] if strata is None else list(map(plain, array_of(strata).tolist()))
     if strata is not None and len(wanted) != rows:
         raise InvalidError(f"X has {rows} rows and strata has {len(wanted)} values")
     absent = [stratum for stratum in wanted if known and stratum not in known]
     if absent:
         raise InvalidError(f"there is no stratum {absent[0]!r}: the fit had {brief(known)}")
-    steps = {}
+    steps: dict[Any, Array] = {}
     for stratum in set(wanted):
         number = known.index(stratum) if known else 0
         part = model.baseline_[model.baseline_[:, 0] == number]
         hazards = np.append(0.0, part[:, 2])
         steps[stratum] = hazards[np.searchsorted(part[:, 1], times, "right")]
     return np.array([steps[stratum] for stratum in wanted])
+
+
+def plain(stratum: Any) -> Any:
+    """Return a stratum of several columns as a tuple."""
+    return tuple(stratum) if isinstance(stratum, list) else stratum

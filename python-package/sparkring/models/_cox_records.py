@@ -8,6 +8,7 @@ are a group. R's coxph-records.R does the same.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -199,8 +200,8 @@ def columns_of(rows: Rows) -> tuple[dict[str, Array], list[Any]]:
     Raises
     ------
     InvalidError
-        For responses that are no times, statuses other than 0 and 1, and several columns of strata
-        or clusters.
+        For responses that are no times, statuses other than 0 and 1, and several columns of
+        clusters.
     """
     if not rows.in_memory:
         raise InvalidError("CoxPH sorts its rows: pass an array or a table, and not batches")
@@ -209,20 +210,35 @@ def columns_of(rows: Rows) -> tuple[dict[str, Array], list[Any]]:
     has_rows = rows.sample() is not None
     alike.join(comm, "columns of y", 2 + ("start" in found) if has_rows else None)
     strata: list[Any] = []
+    found["stratum"] = np.zeros(len(found["stop"]))
+    if "strata" in rows.roles:
+        found["stratum"], strata = numbered(comm, "strata", found.pop("strata"), has_rows)
     before = float(comm.exscan(np.array([len(found["stop"])], np.float64))[0])
-    for role in ("strata", "cluster"):
-        name = "stratum" if role == "strata" else role
-        if role in rows.roles:
-            known = rows.distinct(role)
-            strata = known if role == "strata" else strata
-            codes = {value: float(place) for place, value in enumerate(known)}
-            kept = found.pop(role)
-            found[name] = np.array([codes[value] for value in kept.tolist()], np.float64)
-        elif role == "strata":
-            found[name] = np.zeros(len(found["stop"]))
-        else:
-            found[name] = before + np.arange(len(found["stop"]))
+    if "cluster" in rows.roles:
+        found["cluster"], _ = numbered(comm, "cluster", found["cluster"], has_rows)
+    else:
+        found["cluster"] = before + np.arange(len(found["stop"]))
     return found, strata
+
+
+def numbered(comm: Communicator, role: str, values: Any, has_rows: bool) -> tuple[Array, list[Any]]:
+    """Return numbers for the sorted distinct values of all ranks, and the values. Collective."""
+    count = values.shape[1] if values.ndim == 2 else 1
+    count = alike.join(comm, f"columns of {role}", count if has_rows else None)
+    columns = values.reshape(len(values), count)
+    codes, known = np.zeros(len(columns), np.int64), []
+    for column in columns.T:
+        counts = agree(comm, functools.partial(alike.counts_of, column, role))
+        known.append(alike.distinct(comm, list(counts)))
+        places = {value: place for place, value in enumerate(known[-1])}
+        codes = codes * len(places) + np.array([places[v] for v in column.tolist()], np.int64)
+    present = alike.distinct(comm, np.unique(codes).tolist())
+    numbers = np.searchsorted(present, codes).astype(np.float64)
+    if count == 1:
+        return numbers, known[0]
+    shape = tuple(map(len, known))
+    rows = zip(*np.unravel_index(np.array(present, np.int64), shape))
+    return numbers, [[column[at] for column, at in zip(known, row)] for row in rows]
 
 
 def own_columns(rows: Rows) -> dict[str, Any]:
@@ -247,7 +263,9 @@ def own_columns(rows: Rows) -> dict[str, Any]:
             part["start"] = y[used, 0]
         for role in ("strata", "cluster"):
             if role in block.roles:
-                part[role] = one_column(block.roles[role], role)[used]
+                part[role] = block.roles[role][used]
+                if role == "cluster":
+                    part[role] = one_column(part[role], role)
         parts.append(part)
     if parts:
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

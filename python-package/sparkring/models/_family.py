@@ -71,6 +71,12 @@ LINKS = {
     ),
     "inverse": Link("inverse", lambda mu: 1 / mu, lambda eta: 1 / eta, lambda eta: -1 / eta**2),
     "sqrt": Link("sqrt", np.sqrt, lambda eta: eta**2, lambda eta: 2 * eta),
+    "inverse_squared": Link(
+        "inverse_squared",
+        lambda mu: 1 / mu**2,
+        lambda eta: 1 / np.sqrt(eta),
+        lambda eta: -1 / (2 * eta**1.5),
+    ),
 }
 
 
@@ -165,6 +171,19 @@ FAMILIES: dict[str, tuple[str, tuple[str, ...], tuple[Any, ...]]] = {
             "positive numbers",
         ),
     ),
+    "inverse_gaussian": (
+        "inverse_squared",
+        ("inverse_squared", "inverse", "identity", "log"),
+        (
+            False,
+            lambda y, weight: y,
+            lambda mu: mu**3,
+            lambda y, mu: (y - mu) ** 2 / (y * mu**2),
+            lambda y: y > 0,
+            lambda mu: mu > 0,
+            "positive numbers",
+        ),
+    ),
 }
 
 
@@ -188,7 +207,8 @@ def find(name: Any, link: Any = None) -> Family:
 def log_density(family: Family, y: Array, mu: Array, weight: Array, scale: float) -> float:
     """Return minus twice the weighted log density of rows, whose sum is the AIC of R's family.
 
-    ``scale`` is the deviance divided by the rows (gaussian) or by the weights (gamma).
+    ``scale`` is the deviance divided by the rows (gaussian) or by the weights (gamma, inverse
+    gaussian).
     """
     if family.name == "gaussian":
         return float(-np.sum(np.log(weight)) + len(y) * (math.log(2 * math.pi * scale) + 1))
@@ -199,6 +219,8 @@ def log_density(family: Family, y: Array, mu: Array, weight: Array, scale: float
         return float(-2 * np.sum(choose + xlogy(wins, mu) + xlogy(rounds - wins, 1 - mu)))
     if family.name == "poisson":
         return float(-2 * np.sum(weight * (xlogy(y, mu) - mu - log_gamma(y + 1))))
+    if family.name == "inverse_gaussian":
+        return float(np.sum(weight * (math.log(2 * math.pi * scale) + 1 + 3 * np.log(y))))
     shape = 1 / scale
     part = shape * np.log(y * shape / mu) - y * shape / mu - np.log(y) - math.lgamma(shape)
     return float(-2 * np.sum(weight * part))

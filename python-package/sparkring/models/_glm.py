@@ -40,10 +40,12 @@ class GeneralizedLinearModel(MeanModel):
     ----------
     comm : Communicator, optional
         As for `LinearRegression`.
-    family : {"gaussian", "binomial", "poisson", "gamma"}
+    family : {"gaussian", "binomial", "poisson", "gamma", "inverse_gaussian"}
         The distribution of the response. For ``"binomial"`` the response is from 0 to 1.
-    link : {"identity", "log", "logit", "probit", "cloglog", "inverse", "sqrt"}, optional
-        The link; by default the canonical link of the family.
+    link : str, optional
+        The link: ``"identity"``, ``"log"``, ``"logit"``, ``"probit"``, ``"cloglog"``,
+        ``"inverse"``, ``"inverse_squared"`` or ``"sqrt"``. By default the canonical link of the
+        family.
     fit_intercept : bool
         Whether the model has an intercept.
     max_iter : int

@@ -14,6 +14,7 @@ from sparkring.models import _moments as moments
 from sparkring.models._base import Estimator
 from sparkring.models._checks import check_number, check_whole
 from sparkring.models._kmeans_start import nearest, start
+from sparkring.models._output import Output
 from sparkring.models._table import scored
 from sparkring.models._tsqr import lead
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from sparkring.models._table import Array
 
 
-class KMeans(Estimator):
+class KMeans(Output, Estimator):
     """K-means on the rows of all ranks.
 
     Parameters
@@ -115,12 +116,16 @@ class KMeans(Estimator):
         return self.fit(X, y, sample_weight).labels_
 
     def transform(self, X: Any) -> Any:
-        """Return the distances of each row to the centers. Not collective.
+        """Return the distances of each row to the centers, as `set_output` says. Not collective.
 
         For a DataFrame of Spark the result is a lazy DataFrame with a further column
         ``transformed``, an array of doubles.
         """
-        return self._apply(X, "_transform", "transformed")
+        return self._contained(self._apply(X, "_transform", "transformed"), X)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Return the names of the distances."""
+        return self._prefixed(self.n_clusters)
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit, and return the distances of the same rows to the centers."""

@@ -84,7 +84,7 @@ def heading(aliased: int) -> str:
 def family_name(model: Any) -> str:
     """Return R's name of a family."""
     name: str = model.family
-    return "Gamma" if name == "gamma" else name
+    return {"gamma": "Gamma", "inverse_gaussian": "inverse.gaussian"}.get(name, name)
 
 
 def deviances(model: Any) -> str:

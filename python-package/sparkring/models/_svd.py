@@ -9,8 +9,9 @@ import numpy as np
 
 from sparkring._core import InvalidError
 from sparkring.models import _moments as moments
+from sparkring.models import _svd_random as svd_random
 from sparkring.models._base import Transformer
-from sparkring.models._checks import check_flag, check_number, check_whole
+from sparkring.models._checks import check_choice, check_flag, check_number, check_whole
 from sparkring.models._tsqr import lead
 
 if TYPE_CHECKING:
@@ -36,6 +37,14 @@ class PCA(Transformer):
         and 1; by default all.
     whiten : bool
         Whether transformed columns have the variance 1.
+    svd_solver : {"auto", "full", "randomized"}
+        The way: ``"full"``, by TSQR, for up to some thousand features; ``"randomized"``, by
+        projections to ``n_components + 10`` random directions; or ``"auto"``, which is
+        ``"randomized"`` for more than 2000 features, if ``n_components`` is a whole number.
+    iterated_power : int
+        The iterations of ``"randomized"``.
+    random_state : int, optional
+        The seed of the directions.
 
     Attributes
     ----------
@@ -56,6 +65,9 @@ class PCA(Transformer):
     ----------
     J. Demmel, L. Grigori, M. Hoemmen and J. Langou (2012). Communication-optimal parallel and
     sequential QR and LU factorizations. SIAM Journal on Scientific Computing 34(1).
+
+    N. Halko, P. Martinsson and J. Tropp (2011). Finding structure with randomness. SIAM Review
+    53(2).
     """
 
     def __init__(
@@ -64,10 +76,16 @@ class PCA(Transformer):
         comm: Communicator | None = None,
         n_components: float | None = None,
         whiten: bool = False,
+        svd_solver: str = "auto",
+        iterated_power: int = 2,
+        random_state: int | None = None,
     ) -> None:
         self.comm = comm
         self.n_components = n_components
         self.whiten = whiten
+        self.svd_solver = svd_solver
+        self.iterated_power = iterated_power
+        self.random_state = random_state
 
     def _check(self) -> None:
         check_flag("whiten", self.whiten)
@@ -76,11 +94,33 @@ class PCA(Transformer):
                 raise InvalidError("n_components is a part of the variance: between 0 and 1")
         elif self.n_components is not None:
             check_whole("n_components", self.n_components, 1)
+        check_choice("svd_solver", self.svd_solver, ("auto", "full", "randomized"))
+        check_whole("iterated_power", self.iterated_power, 0)
+        check_seed(self.random_state)
+        if self.svd_solver == "randomized" and not self._has_count():
+            raise InvalidError("svd_solver='randomized' needs n_components, a whole number")
+
+    def _has_count(self) -> bool:
+        return self.n_components is not None and not isinstance(self.n_components, float)
 
     def _fit(self, rows: Rows) -> None:
+        if self._has_count() and svd_random.is_wanted(self.svd_solver, rows):
+            self._fit_randomly(rows)
+        else:
+            self._fit_fully(rows)
+
+    def _fit_randomly(self, rows: Rows) -> None:
+        found = moments.moments(rows)
+        most = min(found.rows, rows.width)
+        check_most(self.n_components, most)
+        singular, right = svd_random.decompose(
+            rows, found.mean, int(self.n_components or 0), self.iterated_power, self.random_state
+        )
+        total = found.squares.sum() / max(1, found.rows - 1)
+        self._take(found.rows, found.mean, singular, right, total, most)
+
+    def _fit_fully(self, rows: Rows) -> None:
         around = moments.centered(rows, response=False)
-        if around.rows < 2:
-            raise InvalidError("PCA needs two rows or more on all ranks")
         most = min(around.rows, rows.width)
         check_most(self.n_components, most)
 
@@ -90,17 +130,26 @@ class PCA(Transformer):
             return {"singular": singular[:most], "right": right[:most], "mean": around.means()}
 
         found = lead(rows.comm, decompose)
-        variance = found["singular"] ** 2 / (around.rows - 1)
-        total = variance.sum()
-        ratio = variance / total if total > 0 else np.zeros(most)
+        total = (found["singular"] ** 2).sum() / max(1, around.rows - 1)
+        self._take(around.rows, found["mean"], found["singular"], found["right"], total, most)
+
+    def _take(
+        self, rows: int, mean: Array, singular: Array, right: Array, total: float, most: int
+    ) -> None:
+        """Set the attributes. There may be more singular values than components."""
+        if rows < 2:
+            raise InvalidError("PCA needs two rows or more on all ranks")
+        variance = singular**2 / (rows - 1)
+        ratio = variance / total if total > 0 else np.zeros(len(variance))
         count = self._count(ratio, most)
-        self.components_ = found["right"][:count]
-        self.singular_values_ = found["singular"][:count]
+        self.components_, self.singular_values_ = right[:count], singular[:count]
         self.explained_variance_ = variance[:count]
         self.explained_variance_ratio_ = ratio[:count]
-        self.mean_ = found["mean"]
-        self.n_components_, self.n_samples_ = count, around.rows
-        self.noise_variance_ = float(variance[count:].mean()) if count < most else 0.0
+        self.mean_, self.n_components_, self.n_samples_ = mean, count, rows
+        rest = max(0.0, float(total - variance[:count].sum()))
+        if len(variance) == most:
+            rest = float(variance[count:].sum())
+        self.noise_variance_ = rest / (most - count) if count < most else 0.0
 
     def _count(self, ratio: Array, most: int) -> int:
         if self.n_components is None:
@@ -142,6 +191,12 @@ class TruncatedSVD(Transformer):
         As for `LinearRegression`.
     n_components : int
         The number of components.
+    algorithm : {"auto", "exact", "randomized"}
+        As ``svd_solver`` of `PCA`, with ``"exact"`` for ``"full"``.
+    n_iter : int
+        The iterations of ``"randomized"``.
+    random_state : int, optional
+        The seed of the directions of ``"randomized"``.
 
     Attributes
     ----------
@@ -153,14 +208,44 @@ class TruncatedSVD(Transformer):
         The variance of each transformed column, and its part of the variance of the features.
     """
 
-    def __init__(self, *, comm: Communicator | None = None, n_components: int = 2) -> None:
+    def __init__(
+        self,
+        *,
+        comm: Communicator | None = None,
+        n_components: int = 2,
+        algorithm: str = "auto",
+        n_iter: int = 2,
+        random_state: int | None = None,
+    ) -> None:
         self.comm = comm
         self.n_components = n_components
+        self.algorithm = algorithm
+        self.n_iter = n_iter
+        self.random_state = random_state
 
     def _check(self) -> None:
         check_whole("n_components", self.n_components, 1)
+        check_choice("algorithm", self.algorithm, ("auto", "exact", "randomized"))
+        check_whole("n_iter", self.n_iter, 0)
+        check_seed(self.random_state)
 
     def _fit(self, rows: Rows) -> None:
+        if svd_random.is_wanted(self.algorithm, rows):
+            self._fit_randomly(rows)
+        else:
+            self._fit_fully(rows)
+
+    def _fit_randomly(self, rows: Rows) -> None:
+        around = moments.moments(rows)
+        check_most(self.n_components, min(around.rows, rows.width))
+        nothing = np.zeros(rows.width)
+        singular, right = svd_random.decompose(
+            rows, nothing, self.n_components, self.n_iter, self.random_state
+        )
+        variance = singular**2 / around.rows - (right @ around.mean) ** 2
+        self._take(singular, right, variance, float(around.variance.sum()))
+
+    def _fit_fully(self, rows: Rows) -> None:
         joined = moments.centered(rows, response=False, shifted=False)
         count = self.n_components
         check_most(count, min(joined.rows, rows.width))
@@ -179,11 +264,13 @@ class TruncatedSVD(Transformer):
             }
 
         found = lead(rows.comm, decompose)
-        self.components_ = found["right"]
-        self.singular_values_ = found["singular"]
-        self.explained_variance_ = found["variance"]
-        total = float(found["total"])
-        self.explained_variance_ratio_ = found["variance"] / (total if total > 0 else 1.0)
+        self._take(found["singular"], found["right"], found["variance"], float(found["total"]))
+
+    def _take(self, singular: Array, right: Array, variance: Array, total: float) -> None:
+        """Set the attributes."""
+        self.components_, self.singular_values_ = right, singular
+        self.explained_variance_ = variance
+        self.explained_variance_ratio_ = variance / (total if total > 0 else 1.0)
 
     def _transform(self, x: Array) -> Array:
         found: Array = x @ self.components_.T
@@ -208,5 +295,10 @@ def check_most(count: Any, most: int) -> None:
 def directions(triangle: Array) -> tuple[Array, Array]:
     """Return the singular values and right vectors, with a positive largest element."""
     _, singular, right = np.linalg.svd(triangle)
-    largest = np.take_along_axis(right, np.abs(right).argmax(axis=1)[:, None], axis=1)
-    return singular, right * np.where(largest < 0, -1.0, 1.0)
+    return singular, svd_random.signed(right)
+
+
+def check_seed(seed: Any) -> None:
+    """Refuse seeds that are no whole numbers."""
+    if seed is not None:
+        check_whole("random_state", seed, 0)

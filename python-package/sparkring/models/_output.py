@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The container of transformed rows: scikit-learn's ``set_output``, without scikit-learn."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparkring.models import _spark as spark
+from sparkring.models._checks import check_choice
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from typing_extensions import Self
+
+OUTPUTS = ("default", "pandas")
+
+
+class Output:
+    """The part of an estimator that has ``transform`` and ``get_feature_names_out``."""
+
+    _output: str | None = None  # the container of `transform`
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Choose the result of `transform` for rows in memory, as in scikit-learn.
+
+        Parameters
+        ----------
+        transform : {"default", "pandas"}, optional
+            An array, or a DataFrame of pandas whose columns are `get_feature_names_out`. None
+            changes nothing. Where it was never called, ``sklearn.set_config(transform_output=...)``
+            has an effect.
+
+        Returns
+        -------
+        estimator
+            This estimator.
+
+        Raises
+        ------
+        InvalidError
+            For another container.
+        """
+        if transform is not None:
+            check_choice("transform", transform, OUTPUTS)
+            self._output = transform
+        return self
+
+    def _prefixed(self, count: int) -> NDArray[Any]:
+        prefix = type(self).__name__.lower()
+        return np.array([f"{prefix}{place}" for place in range(count)], object)
+
+    def _contained(self, found: Any, X: Any) -> Any:
+        """Return transformed rows in the chosen container."""
+        if spark.is_frame(X) or self._chosen_output() == "default":
+            return found
+        import pandas  # type: ignore[import-untyped, unused-ignore]
+
+        names: Any = self
+        index = X.index if isinstance(X, pandas.DataFrame) else None
+        return pandas.DataFrame(found, index=index, columns=names.get_feature_names_out())
+
+    def _chosen_output(self) -> str:
+        """Return the container: that of `set_output`, or that of scikit-learn's settings."""
+        if self._output is not None:
+            return self._output
+        sklearn = sys.modules.get("sklearn")
+        chosen: str = "default" if sklearn is None else sklearn.get_config()["transform_output"]
+        check_choice("transform_output of scikit-learn", chosen, OUTPUTS)
+        return chosen
