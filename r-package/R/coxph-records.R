@@ -27,19 +27,20 @@ records_make <- function(comm, own) {
                   rows = as.integer(moments$rows), events = as.integer(moments$events)))
 }
 
-# The means of the columns, as survival has them: 0 for columns of -1, 0 and 1. And that of the
-# offset.
+# The means of the columns, as survival has them: 0 for columns of -1, 0 and 1, and without weights
+# where rows have start times. And that of the offset.
 records_means <- function(comm, own) {
   agree(comm, tsqr_check(own$x))
   code <- .Call(C_columns_codes, own$x)
   sums <- ring_allreduce(comm, unname(c(
     length(own$stop), sum(own$event), sum(own$weights), sum(own$offset * own$weights), !code,
-    .Call(C_columns_sums, own$x, NULL, own$weights)[2L, ]
+    .Call(C_columns_sums, own$x, NULL, if (is.null(own$start)) own$weights)[2L, ]
   )))
+  if (sums[[1L]] == 0) check_stop("there are no rows with a weight on any rank", call = NULL)
   width <- ncol(own$x)
-  means <- sums[-seq_len(4L + width)] / sums[[3L]]
+  means <- sums[-seq_len(4L + width)] / sums[[if (is.null(own$start)) 3L else 1L]]
   list(rows = sums[[1L]], events = sums[[2L]], mean_offset = sums[[4L]] / sums[[3L]],
-       means = ifelse(sums[4L + seq_len(width)] > 0, means, 0))
+       means = replace(means, sums[4L + seq_len(width)] == 0, 0))
 }
 
 # Numbers in the order of stratum and time, which are equal for equal strata and times.

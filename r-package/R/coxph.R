@@ -161,11 +161,15 @@ coxph_highest <- function(response, data, env) {
 # Surv() of survival, for a status whose highest value on all ranks is `highest`.
 coxph_surv <- function(highest) {
   mark <- function(status) if (is.numeric(status) && highest == 2) status == 2 else status
+  make <- function(time, ...) { # which warns of the maximum of no rows
+    if (length(time) > 0L) return(survival::Surv(time, ...))
+    suppressWarnings(survival::Surv(time, ...))
+  }
   function(time, time2, event, ...) {
-    if (missing(event) && missing(time2)) return(survival::Surv(time, ...))
-    if (missing(event)) return(survival::Surv(time, mark(time2), ...))
-    if (missing(time2)) return(survival::Surv(time, mark(event), ...))
-    survival::Surv(time, time2, mark(event), ...)
+    if (missing(event) && missing(time2)) return(make(time, ...))
+    if (missing(event)) return(make(time, mark(time2), ...))
+    if (missing(time2)) return(make(time, mark(event), ...))
+    make(time, time2, mark(event), ...)
   }
 }
 
@@ -191,13 +195,11 @@ coxph_own <- function(rows, robust) {
     start = if (counting) as.double(y[keep, 1L]), stop = as.double(y[keep, 1L + counting]),
     event = y[keep, 2L + counting] == 1, levels = levels(strata),
     stratum = if (is.null(strata)) rep(1, sum(keep)) else as.double(strata)[keep],
-    cluster = if (length(cluster) > 0L) coxph_codes(cluster[[1L]])[keep],
+    cluster = if (length(cluster) > 0L) as.double(cluster[[1L]])[keep], # levels of all ranks
     offset = if (is.null(rows$offset)) double(sum(keep)) else as.double(rows$offset)[keep],
     robust = check_flag(robust, "robust")
   )
 }
-
-coxph_codes <- function(cluster) if (is.numeric(cluster)) cluster else as.double(factor(cluster))
 
 # ---- Newton's iterations -------------------------------------------------------------------------
 
@@ -208,6 +210,10 @@ coxph_fit <- function(comm, records, names, init, efron, control) {
   }
   beta <- if (is.null(init)) double(width) else as.double(init)
   first <- coxph_pass(comm, records, beta, efron)
+  if (!all(is.finite(unlist(first[c("loglik", "score", "information")])))) {
+    check_stop("the likelihood or its derivatives are not finite at the start: make the scale of ",
+               "covariates, offsets or weights less wide", call = NULL)
+  }
   fit <- coxph_iterate(comm, records, beta, first, efron, control)
   kept <- seq_len(width) %in% fit$kept
   if (!fit$converged) warning("ring_coxph did not converge: see `control`", call. = FALSE)

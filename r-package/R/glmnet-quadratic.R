@@ -6,13 +6,17 @@
 # The path. `pass(b, active, whole)` is glmnet_pass(), with the whole deviance. `minimise` is
 # glmnet_minimise(). The objective is half of the deviance plus
 # `lambda * penalty * ((1 - alpha) / 2 * b^2 / spread + alpha * abs(b))`. `many` is whether there
-# are more rows than columns.
+# are no fewer rows than columns. `null` is the deviance of the intercepts alone.
 glmnet_path <- function(pass, minimise, penalty, settings, many) {
   width <- length(penalty)
   free <- which(penalty == 0)
-  state <- list(b = double(width), now = pass(double(width), free, TRUE))
-  state <- glmnet_at(pass, minimise, state, free, Inf, penalty, settings, Inf)
+  alone <- which(settings$intercepts)
+  state <- list(b = double(width), now = pass(double(width), alone, TRUE))
+  state <- glmnet_at(pass, minimise, state, alone, Inf, 1 - settings$intercepts, settings, Inf)
   null <- state$now$deviance
+  if (length(free) > length(alone)) {
+    state <- glmnet_at(pass, minimise, state, free, Inf, penalty, settings, Inf)
+  }
   punished <- penalty > 0
   most <- max(abs(state$now$gradient)[punished] / penalty[punished], 0)
   lambda <- settings$lambda

@@ -42,7 +42,8 @@
 #'   1e-4, or 0.01 with more columns than rows.
 #' @param lambda Penalties, decreasing numbers. `NULL`: from the smallest penalty with which all
 #'   coefficients are 0, in `nlambda` steps on a logarithmic scale.
-#' @param standardize,intercept `TRUE` or `FALSE`.
+#' @param standardize,intercept `TRUE` or `FALSE`. Without an intercept a constant column is one as
+#'   any other; package glmnet leaves it out.
 #' @param penalty.factor Numbers from 0, one for each column, and not all 0: factors of `lambda`. 0:
 #'   no penalty.
 #' @param nfolds The number of folds of a cross-validation, a whole number; 0: none.
@@ -104,6 +105,8 @@ ring_glmnet <- function(comm, x, y, family = c("gaussian", "binomial", "poisson"
 glmnet_check <- function(settings, width) {
   whole <- function(x, least) is_whole(x) && x >= least
   lambda <- settings$lambda
+  check_flag(settings$intercept, "intercept")
+  check_flag(settings$standardize, "standardize")
   valid <- c(
     "`alpha` must be a number from 0 to 1" = is_number(settings$alpha) && settings$alpha >= 0 &&
       settings$alpha <= 1,
@@ -191,10 +194,11 @@ glmnet_rows <- function(x, response, weights, offset, family) {
 
 # Fits the path on the columns around their means, and scaled.
 glmnet_fit <- function(comm, rows, settings) {
+  width <- ncol(rows$x)
+  settings$intercepts <- rep(c(if (settings$intercept) TRUE, logical(width)), ncol(rows$y))
   scaled <- glmnet_scale(comm, rows, settings)
   problem <- if (rows$family == "gaussian") glmnet_gaussian(comm, scaled, settings)
              else glmnet_newton(comm, scaled, settings)
-  width <- ncol(rows$x)
   factors <- if (is.null(settings$factors)) rep(1, width) else settings$factors
   factors <- factors * width / sum(factors)
   penalty <- rep(c(if (settings$intercept) 0, factors), ncol(rows$y))
@@ -252,7 +256,7 @@ glmnet_gaussian <- function(comm, rows, settings) {
   list(path = function(penalty) {
     names <- c("lambda", "coefficients", "deviance", "violation", "null", "steps")
     path <- lead(comm, names, glmnet_path(pass, glmnet_minimise, penalty, settings,
-                                          rows$count > width))
+                                          rows$count >= ncol(rows$x)))
     if (settings$intercept) {
       path$coefficients <- matrix(path$coefficients, width)
       path$coefficients[1L, ] <- path$coefficients[1L, ] + mean
@@ -273,7 +277,7 @@ glmnet_newton <- function(comm, rows, settings) {
     lead(comm, "found", list(found = glmnet_minimise(...)))$found
   }
   settings$spread <- 1
-  many <- rows$count > ncol(rows$x) + settings$intercept
+  many <- rows$count >= ncol(rows$x)
   list(path = function(penalty) glmnet_path(pass, minimise, penalty, settings, many))
 }
 

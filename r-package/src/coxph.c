@@ -42,18 +42,19 @@ static R_xlen_t coxph_end(const coxph_records *r, R_xlen_t group) {
 
 /* ---- The sweep ------------------------------------------------------------------------------------- */
 
-/* `at_risk` and `dead` are the sums of the risk and, behind it, of the risk times the covariates. The last four
- * pointers are NULL without details. */
+/* `at_risk` and `dead` are the sums of the risk and, behind it, of the risk times the covariates. Rows that have not
+ * started are subtracted, so the sums are long. The last four pointers are NULL without details. */
 typedef struct {
   coxph_records records;
   bool efron;
   const double *risk;
-  double *at_risk, *dead, *mean;
+  long double *at_risk, *dead;
+  double *mean;
   double log, *score, *hazard, *tied, *squared, *expected, *moved, *shared;
   gram squares;
 } coxph_state;
 
-static void coxph_add(double *sums, double risk, const double *row, R_xlen_t width) {
+static void coxph_add(long double *sums, double risk, const double *row, R_xlen_t width) {
   sums[0] += risk;
   for (R_xlen_t k = 0; k < width; k++) sums[k + 1] += risk * row[k];
 }
@@ -73,9 +74,9 @@ static void coxph_add_detail(coxph_state *s, R_xlen_t group, double weight, doub
 /* One step, with the weight of its deaths. */
 static void coxph_step(coxph_state *s, R_xlen_t group, double weight, double fraction) {
   R_xlen_t width = s->records.width;
-  double risk = s->at_risk[0] - fraction * s->dead[0], hazard = weight / risk;
+  double risk = (double)(s->at_risk[0] - fraction * s->dead[0]), hazard = weight / risk;
   for (R_xlen_t k = 0; k < width; k++) {
-    s->mean[k] = (s->at_risk[k + 1] - fraction * s->dead[k + 1]) / risk;
+    s->mean[k] = (double)(s->at_risk[k + 1] - fraction * s->dead[k + 1]) / risk;
     s->score[k] += weight * s->mean[k];
   }
   s->log += weight * log(risk);
@@ -87,10 +88,11 @@ static void coxph_step(coxph_state *s, R_xlen_t group, double weight, double fra
 
 static void coxph_visit(coxph_state *s, R_xlen_t group) {
   const coxph_records *r = &s->records;
-  size_t size = (size_t)(r->width + 1) * sizeof(double);
-  memset(s->dead, 0, size);
-  if (group + 1 < r->groups && r->strata[group] != r->strata[group + 1])
-    memset(s->at_risk, 0, size);
+  bool begins = group + 1 < r->groups && r->strata[group] != r->strata[group + 1];
+  for (R_xlen_t k = 0; k <= r->width; k++) {
+    s->dead[k] = 0;
+    if (begins) s->at_risk[k] = 0;
+  }
   for (R_xlen_t i = r->first[group] - 1; i < coxph_end(r, group); i++) {
     const double *row = r->x + i * r->width;
     coxph_add(s->at_risk, r->sign[i] * s->risk[i], row, r->width);
@@ -122,10 +124,10 @@ SEXP coxph_sweep(SEXP records, SEXP risk, SEXP carried, SEXP efron, SEXP detail)
       Rf_xlength(carried) != width + 1)
     Rf_error("the risk and the carried sums do not belong to the records");
   s.risk = REAL_RO(risk);
-  s.at_risk = (double *)R_alloc((size_t)(3 * width + 2), sizeof(double));
+  s.at_risk = (long double *)R_alloc((size_t)(2 * width + 2), sizeof(long double));
   s.dead = s.at_risk + width + 1;
-  s.mean = s.dead + width + 1;
-  memcpy(s.at_risk, REAL_RO(carried), (size_t)(width + 1) * sizeof(double));
+  s.mean = (double *)R_alloc((size_t)width, sizeof(double));
+  for (R_xlen_t k = 0; k <= width; k++) s.at_risk[k] = REAL_RO(carried)[k];
   SEXP result = PROTECT(Rf_mkNamed(VECSXP, names));
   s.score = coxph_zeros(result, 1, width, 1, false);
   s.squares = gram_open((size_t)width, coxph_zeros(result, 2, width, width, true));

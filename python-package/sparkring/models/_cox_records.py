@@ -130,8 +130,12 @@ def make(rows: Rows, columns: dict[str, Array]) -> Records:
 
 
 def means_of(comm: Communicator, columns: dict[str, Array]) -> tuple[Array, tuple[int, int]]:
-    """Return the means of the features as survival has them, and the rows and events."""
-    x, weight = columns["x"], columns["weight"]
+    """Return the means of the features as survival has them, and the rows and events.
+
+    Means of rows with start times have no weights.
+    """
+    x = columns["x"]
+    weight = np.ones(len(x)) if "start" in columns else columns["weight"]
     coded = ~np.isin(x, (-1, 0, 1)).all(axis=0)
     head = [len(x), columns["event"].sum(), weight.sum()]
     sums = comm.allreduce(np.concatenate([head, coded, weight @ x]))

@@ -6,6 +6,7 @@ lung$weight <- 1 + (seq_len(nrow(lung)) %% 3) / 2
 lung$group <- factor(c("a", "b", "c", "d"))[seq_len(nrow(lung)) %% 4 + 1]
 heart <- survival::heart
 rounded <- transform(lung, time = ceiling(time / 60))
+sited <- transform(lung[!is.na(lung$inst), ], site = paste0("s", inst)) # ranks lack some sites
 
 # model, data, further arguments, split.
 coxph_models <- list(
@@ -17,12 +18,16 @@ coxph_models <- list(
   weights = list(Surv(time, status) ~ age + sex, lung, list(weights = quote(weight)), dealt),
   robust = list(Surv(time, status) ~ age + sex, rounded, list(robust = TRUE), dealt),
   cluster = list(Surv(time, status) ~ age + sex + cluster(inst), rounded, list(), dealt),
+  site = list(Surv(time, status) ~ age + sex + cluster(site), sited, list(), in_blocks),
   counting = list(Surv(start, stop, event) ~ age + year + surgery, heart, list(), dealt),
   counting_robust = list(
     Surv(start, stop, event) ~ age + surgery + cluster(id), heart, list(ties = "breslow"), in_blocks
   ),
   counting_strata = list(
     Surv(start, stop, event) ~ age + strata(surgery), heart, list(), in_blocks
+  ),
+  counting_weights = list(
+    Surv(start, stop, event) ~ age + year, heart, list(weights = quote(id %% 3 + 0.5)), dealt
   ),
   aliased = list(Surv(time, status) ~ age + I(2 * age) + sex, lung, list(), dealt),
   offset = list(Surv(time, status) ~ age + offset(sex / 2), lung, list(), dealt),
@@ -80,7 +85,7 @@ test_that("hazard models are those of coxph() on all rows", {
 })
 
 test_that("hazard models with clusters, start times and offsets are those of coxph()", {
-  expect_hazards(coxph_models[8:14])
+  expect_hazards(coxph_models[8:16])
 })
 
 test_that("a hazard model has the methods of coxph()", {
@@ -139,6 +144,17 @@ test_that("a hazard model has the methods of coxph()", {
   expect_length(generics::augment(fit, lung)$.fitted, 228)
 })
 
+test_that("a hazard model without covariates is that of coxph()", {
+  formula <- Surv(time, status) ~ strata(group)
+  fits <- run_ring(3, ring_coxph(comm, formula, dealt(lung, rank, size)),
+                   formula = formula, lung = lung, dealt = dealt)
+  environment(formula) <- asNamespace("survival")
+  truth <- survival::coxph(formula, lung, model = TRUE)
+  expect_equal(fits[[2]]$loglik, truth$loglik[[1]] + c(0, 0), tolerance = 1e-12)
+  expect_equal(survival::survfit(fits[[2]])$cumhaz, survival::survfit(truth)$cumhaz,
+               tolerance = 1e-12)
+})
+
 test_that("terms and likelihoods that coxph() treats in its own way are those of coxph()", {
   comm <- local_world()
   fit <- ring_coxph(comm, Surv(time, status) ~ factor(sex) - 1 + survival::strata(group), lung)
@@ -177,7 +193,10 @@ test_that("an error of a hazard model is one on all ranks", {
          said(Surv(time, status) ~ sex, init = 1:2),
          said(Surv(time, status) ~ sex:strata(group)), said(Surv(time, status) ~ sex, control = 1),
          said(Surv(time, status) ~ sex, ties = if (rank == 1) "no" else "efron"),
-         said(Surv(time, status) ~ sex, robust = if (rank == 1) "no"), ring_allreduce(comm, 1))
+         said(Surv(time, status) ~ sex, robust = if (rank == 1) "no"), ring_allreduce(comm, 1),
+         tryCatch(ring_coxph(comm, Surv(time, status) ~ sex, data, weights = 0 * time),
+                  error = conditionMessage),
+         said(Surv(time, status) ~ sex + offset(1e4 * sex)))
   }, lung = lung, dealt = dealt)
   expect_match(results[[1]][[1]], "the response must be a call of Surv\\(\\)")
   expect_match(results[[1]][[2]], "rank 1 .*column age has values that are not finite")
@@ -186,6 +205,8 @@ test_that("an error of a hazard model is one on all ranks", {
   expect_match(results[[1]][[6]], "rank 1 .* failed: 'arg' should be one of")
   expect_match(results[[1]][[7]], "rank 1 .* failed: `robust` must be TRUE or FALSE")
   expect_identical(results[[1]][[8]], 2)
+  expect_match(results[[1]][[9]], "there are no rows with a weight on any rank")
+  expect_match(results[[1]][[10]], "likelihood or its derivatives are not finite at the start")
 })
 
 test_that("passes in C are sums over the records, and check their arguments", {

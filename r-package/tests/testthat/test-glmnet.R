@@ -71,6 +71,11 @@ test_that("paths are those of glmnet()", {
   fit <- ring_glmnet(comm, design, responses$gaussian, alpha = 0.5, lambda = truth$lambda,
                      penalty.factor = c(0, rep(1, 11)))
   expect_equal(unname(coef(fit)), unname(as.matrix(coef(truth))), tolerance = 1e-7)
+  expect_equal(c(fit$nulldev, fit$dev.ratio), c(truth$nulldev, truth$dev.ratio), tolerance = 1e-7)
+  square <- ring_glmnet(comm, design[1:12, ], responses$gaussian[1:12])
+  expect_equal(square$lambda[[2]] / square$lambda[[1]], 1e-4^(1 / 99)) # as many rows as columns
+  expect_error(ring_glmnet(comm, design, responses$gaussian, intercept = 1),
+               "`intercept` must be TRUE or FALSE")
 })
 
 test_that("a pass has the derivatives of the deviance", {
