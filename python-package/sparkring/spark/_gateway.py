@@ -95,10 +95,15 @@ def _check_version(version: str) -> None:
 
 
 def _forget() -> None:
-    """Let PySpark forget an earlier Spark, whose JVM may have ended."""
+    """Let PySpark forget an earlier Spark, whose JVM may have ended.
+
+    Finalizers of its objects would send commands to the JVM, and show a traceback for each.
+    """
+    from py4j.finalizer import ThreadSafeFinalizer  # type: ignore[import-untyped, unused-ignore]
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    ThreadSafeFinalizer.clear_finalizers(True)
     if SparkContext._active_spark_context is not None and SparkContext._gateway is not None:
         SparkContext._gateway.close()
     SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
