@@ -7,7 +7,7 @@
 #include "base/bytes.h"
 #include "pmix/connection.h"
 
-/* What another lead wants, until PMIx has it. */
+/* A request of another lead, until PMIx has the data. */
 typedef struct exchange_fetch {
   uint64_t ticket;
   int32_t lead;

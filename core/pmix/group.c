@@ -13,7 +13,6 @@ typedef struct group_call {
   pmix_info_cbfunc_t done;
   void *arg;
   pmix_data_array_t members;
-  pmix_byte_object_t data;
   pmix_info_t results[GROUP_RESULTS];
 } group_call;
 

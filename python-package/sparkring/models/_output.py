@@ -30,8 +30,8 @@ class Output:
         ----------
         transform : {"default", "pandas"}, optional
             An array, or a DataFrame of pandas whose columns are `get_feature_names_out`. None
-            changes nothing. Where it was never called, ``sklearn.set_config(transform_output=...)``
-            has an effect.
+            changes nothing. ``sklearn.set_config(transform_output=...)`` chooses for estimators
+            without a call of this method.
 
         Returns
         -------
