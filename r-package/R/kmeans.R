@@ -110,62 +110,38 @@ kmeans_result <- function(found, x, moments, call) {
   ))
 }
 
-# ---- Distances (src/kmeans.h) --------------------------------------------------------------------
-
-# For each of the rows `at`: the nearest center, and the distances to it and to the second nearest.
-kmeans_nearest <- function(x, centers, at = seq_len(ncol(x))) {
-  .Call(C_kmeans_nearest, x, centers, at)
-}
-
-kmeans_distance <- function(x, centers, cluster, at = seq_len(ncol(x))) {
-  .Call(C_kmeans_distance, x, centers, cluster, at)
-}
-
-# The number and the sums of the rows `at` of each cluster, as one vector.
-kmeans_sums <- function(x, cluster, k, at = seq_len(ncol(x))) {
-  as.vector(.Call(C_kmeans_sums, x, cluster, k, at))
-}
-
-# ---- Lloyd's iterations --------------------------------------------------------------------------
+# ---- Lloyd's iterations (src/kmeans.h) -----------------------------------------------------------
 
 kmeans_lloyd <- function(comm, data, centers, max_iter) {
-  state <- kmeans_nearest(data$x, centers)
+  found <- .Call(C_kmeans_nearest, data$x, centers)
+  state <- list(cluster = found$cluster, upper = sqrt(found$best), lower = sqrt(found$second))
   sums <- ring_allreduce(comm, kmeans_sums(data$x, state$cluster, nrow(centers)))
   converged <- FALSE
   for (iteration in seq_len(max_iter)) {
     before <- centers
     centers <- kmeans_centers(comm, data, state, sums, centers)
     moves <- sqrt(rowSums((centers - before)^2))
-    state$upper <- state$upper + moves[state$cluster]
-    state$lower <- state$lower - max(moves)
-    old <- state$cluster
-    state <- kmeans_assign(data$x, centers, state)
-    changed <- which(old != state$cluster)
-    delta <- kmeans_sums(data$x, state$cluster, nrow(centers), changed) -
-      kmeans_sums(data$x, old, nrow(centers), changed)
-    total <- ring_allreduce(comm, c(length(changed), delta))
+    state <- .Call(C_kmeans_assign, data$x, centers, moves, kmeans_half(centers), state)
+    total <- ring_allreduce(comm, c(state$changed, state$delta))
     sums <- sums + total[-1L]
     converged <- total[[1L]] == 0 || sum(moves^2) <= data$tolerance
     if (converged) break
   }
-  squares <- kmeans_distance(data$x, centers, state$cluster)^2
+  squares <- .Call(C_kmeans_distance, data$x, centers, state$cluster)^2
   squares <- kmeans_sums(matrix(squares, 1L), state$cluster, nrow(centers))
   found <- matrix(ring_allreduce(comm, squares), nrow(centers))
   list(centers = centers, cluster = state$cluster, size = as.integer(found[, 1L]),
        withinss = found[, 2L], iterations = iteration, converged = converged)
 }
 
-# New clusters of the rows whose bounds overlap.
-kmeans_assign <- function(x, centers, state) {
+# The number and the sums of the rows of each cluster, as one vector.
+kmeans_sums <- function(x, cluster, k) as.vector(.Call(C_kmeans_sums, x, cluster, k))
+
+# Half the distance of each center to the nearest other one.
+kmeans_half <- function(centers) {
   gaps <- as.matrix(stats::dist(centers))
   diag(gaps) <- Inf
-  half <- apply(gaps, 1L, min) / 2
-  open <- which(state$upper > pmax(state$lower, half[state$cluster]))
-  state$upper[open] <- kmeans_distance(x, centers, state$cluster, open)
-  open <- open[state$upper[open] > pmax(state$lower[open], half[state$cluster[open]])]
-  found <- kmeans_nearest(x, centers, open)
-  for (field in names(found)) state[[field]][open] <- found[[field]]
-  state
+  apply(gaps, 1L, min) / 2
 }
 
 # The means of the clusters. An empty cluster gets the row that is farthest from its center.
@@ -174,7 +150,7 @@ kmeans_centers <- function(comm, data, state, sums, centers) {
   known <- sums[, 1L] > 0.5
   centers[known, ] <- sums[known, -1L] / sums[known, 1L]
   if (all(known)) return(centers)
-  far <- kmeans_distance(data$x, centers, state$cluster)
+  far <- .Call(C_kmeans_distance, data$x, centers, state$cluster)
   for (cluster in which(!known)) {
     place <- which.max(c(far, -1))
     own <- ring_maxloc(comm, max(far, -1))$rank == ring_rank(comm)
@@ -194,14 +170,13 @@ kmeans_start <- function(comm, data, k) {
   place <- first - sum(counts[seq_len(ring_rank(comm))])
   chosen <- kmeans_gather(comm, data, if (place >= 1 && place <= rows) place)
   before <- 0L
-  near <- list(cluster = integer(rows), upper = rep(Inf, rows))
+  near <- list(cluster = integer(rows), best = rep(Inf, rows))
   for (round in seq_len(6L)) {
     near <- kmeans_nearer(data$x, chosen, before, near)
-    squares <- near$upper^2
-    total <- ring_allreduce(comm, sum(squares))
+    total <- ring_allreduce(comm, sum(near$best))
     if (total == 0 || round == 6L) break
     before <- nrow(chosen)
-    drawn <- which(stats::runif(rows) * total < 2 * k * squares)
+    drawn <- which(stats::runif(rows) * total < 2 * k * near$best)
     chosen <- rbind(chosen, kmeans_gather(comm, data, drawn))
   }
   weights <- ring_allreduce(comm, as.double(tabulate(near$cluster, nrow(chosen))))
@@ -212,10 +187,10 @@ kmeans_start <- function(comm, data, k) {
 # The nearest of the rows of `chosen`, if only those up to `before` have been looked at.
 kmeans_nearer <- function(x, chosen, before, near) {
   if (before == nrow(chosen)) return(near)
-  found <- kmeans_nearest(x, chosen[seq_len(nrow(chosen)) > before, , drop = FALSE])
-  closer <- which(found$upper < near$upper)
+  found <- .Call(C_kmeans_nearest, x, chosen[seq_len(nrow(chosen)) > before, , drop = FALSE])
+  closer <- which(found$best < near$best)
   near$cluster[closer] <- found$cluster[closer] + before
-  near$upper[closer] <- found$upper[closer]
+  near$best[closer] <- found$best[closer]
   near
 }
 
@@ -239,7 +214,7 @@ kmeans_plus <- function(x, weights, k) {
   }
   centers <- x[chosen, , drop = FALSE]
   for (step in seq_len(30L)) {
-    cluster <- kmeans_nearest(t(x), centers)$cluster
+    cluster <- .Call(C_kmeans_nearest, t(x), centers)$cluster
     sums <- rowsum(cbind(weights, weights * x), cluster)
     sums <- sums[sums[, 1L] > 0, , drop = FALSE]
     centers[as.integer(rownames(sums)), ] <- sums[, -1L] / sums[, 1L]
@@ -275,6 +250,7 @@ predict.ring_kmeans <- function(object, newdata, ...) {
   }
   known <- which(stats::complete.cases(x))
   found <- rep(NA_integer_, nrow(x))
-  found[known] <- kmeans_nearest(t(x), object$centers, known)$cluster
+  rows <- t(unname(x[known, , drop = FALSE]))
+  found[known] <- .Call(C_kmeans_nearest, rows, object$centers)$cluster
   stats::setNames(found, rownames(newdata))
 }
