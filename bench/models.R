@@ -22,15 +22,15 @@ matrix_of <- function(rows) as.matrix(rows[predictors])
 jobs_of_ranks <- list(
   kmeans = function(comm, rows) {
     set.seed(1 + ring_rank(comm))
-    fit <- ring_kmeans(comm, matrix_of(rows()), 10, max_iter = 20, tol = 0)
+    fit <- ring_kmeans(comm, rows("matrix"), 10, max_iter = 20, tol = 0)
     c(fit$iter, fit$tot.withinss)
   },
-  pca = function(comm, rows) ring_prcomp(comm, matrix_of(rows()), rank. = 10)$sdev[1:10],
+  pca = function(comm, rows) ring_prcomp(comm, rows("matrix"), rank. = 10)$sdev[1:10],
   lm = function(comm, rows) coef(ring_lm(comm, formula_of("y"), rows())),
-  lm_batches = function(comm, rows) coef(ring_lm(comm, formula_of("y"), rows(TRUE))),
+  lm_batches = function(comm, rows) coef(ring_lm(comm, formula_of("y"), rows("batches"))),
   glm = function(comm, rows) coef(ring_glm(comm, formula_of("label"), binomial, rows())),
   glm_batches = function(comm, rows) {
-    coef(ring_glm(comm, formula_of("label"), binomial, rows(TRUE)))
+    coef(ring_glm(comm, formula_of("label"), binomial, rows("batches")))
   },
   coxph = function(comm, rows) {
     coef(ring_coxph(comm, survival_of(), rows(), ties = "breslow", baseline = FALSE))
@@ -46,7 +46,7 @@ lambdas <- 0.1 * 0.8^(0:19)
 jobs_alone <- list(
   lm = function(rows) coef(lm(formula_of("y"), rows())),
   glm = function(rows) coef(glm(formula_of("label"), binomial, rows())),
-  biglm = function(rows) coef(biglm::bigglm(formula_of("label"), rows(TRUE), binomial())),
+  biglm = function(rows) coef(biglm::bigglm(formula_of("label"), rows("batches"), binomial())),
   coxph = function(rows) coef(survival::coxph(survival_of(), rows(), ties = "breslow")),
   glmnet = function(rows) {
     rows <- rows()
@@ -66,8 +66,10 @@ work <- function(job, file, columns, rank, addresses, token) {
   kinds <- strsplit(columns, ",")[[1]]
   kinds <- setNames(rep("d", length(kinds)), kinds)
   open <- .Call(ours$C_batch_file_open, file)
-  rows <- function(batches = FALSE) {
-    if (batches) ours$batches_tables(open, kinds) else ours$batches_all(open, kinds)
+  rows <- function(kind = "all") {
+    read <- switch(kind, all = ours$batches_all, batches = ours$batches_tables,
+                   matrix = ours$batches_matrix)
+    read(open, kinds)
   }
   if (startsWith(job, "R.")) return(jobs_alone[[sub("R.", "", job, fixed = TRUE)]](rows))
   barrier <- list(address = as.list(strsplit(addresses, ",")[[1]]), partition = as.integer(rank))

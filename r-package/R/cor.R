@@ -9,15 +9,17 @@
 #' `ring_cor()` returns the correlation matrix of the rows of all ranks, as [stats::cor()] does. All
 #' ranks call it. Columns are centered first, so no digits are lost.
 #'
-#' @inheritParams ring_scale
+#' @inheritParams ring_svd
 #' @param x A numeric matrix or data frame, with the rows of this rank, which may be none. The
 #'   columns are the same on all ranks.
-#' @param y A numeric vector, matrix or data frame with the same rows as `x`, or `NULL`.
+#' @param y A numeric vector, matrix or data frame with the same rows as `x`, or `NULL`. For a Spark
+#'   table, names of columns.
 #' @param use The treatment of missing values, a string: `"everything"`, where a correlation with a
 #'   missing value is `NA`, or `"complete.obs"`, which leaves out rows with missing values.
 #' @param method A string: `"pearson"` or `"spearman"`, the correlation of ranks.
 #' @returns A matrix, the same on all ranks: the correlations of the columns of `x`, or of the
 #'   columns of `x` and those of `y`.
+#' @inheritSection ring_svd Spark tables
 #' @inheritSection ring_scale Errors
 #' @seealso [ring_summary()], [ring_prcomp()]
 #' @examples
@@ -27,7 +29,9 @@
 #' ring_close(comm)
 #' @export
 ring_cor <- function(comm, x, y = NULL, use = c("everything", "complete.obs"),
-                     method = c("pearson", "spearman")) {
+                     method = c("pearson", "spearman"), ...) {
+  if (is_table(comm)) return(table_columns_fit("ring_cor", match.call(), parent.frame()))
+  check_no_dots(...)
   settings <- agree(comm, list(use = match.arg(use), method = match.arg(method),
                                "is.null(y)" = is.null(y)))
   model_check_settings(comm, settings)

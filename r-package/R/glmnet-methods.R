@@ -48,7 +48,8 @@ predict.ring_glmnet <- function(object, newx, s = NULL, type = c("link", "respon
                                 offset = 0, ...) {
   type <- match.arg(type)
   if (missing(newx)) stop("predict() needs `newx`: the model holds no rows", call. = FALSE)
-  x <- columns_matrix(newx, finite = FALSE)
+  if (is_table(newx)) return(glmnet_predict_table(object, newx, s, type, offset))
+  x <- columns_matrix(columns_named(newx, object$names, "newx"), finite = FALSE)
   all <- glmnet_coefficients(object, s)
   if (ncol(x) != nrow(all) - 1L) {
     stop("`newx` has ", ncol(x), " columns, and the model has ", nrow(all) - 1L, call. = FALSE)
@@ -71,6 +72,17 @@ predict.ring_glmnet <- function(object, newx, s = NULL, type = c("link", "respon
     return(matrix(object$classnames[best], shape[[1L]], dimnames = list(rownames(x), NULL)))
   }
   if (classes == 1L) matrix(eta, shape[[1L]], dimnames = list(rownames(x), NULL)) else eta
+}
+
+# Predictions for one penalty.
+glmnet_predict_table <- function(object, tbl, s, type, offset) {
+  if (length(glmnet_penalties(object, s)) != 1L) {
+    check_stop("pass one penalty as `s`, such as \"lambda.min\", for a Spark table")
+  }
+  if (object$family == "multinomial" && type == "link") {
+    check_stop("pass `type = \"response\"`, for probabilities, or \"class\" for a Spark table")
+  }
+  table_predict(object, tbl, s = s, type = type, offset = offset)
 }
 
 #' @export

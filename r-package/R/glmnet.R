@@ -60,7 +60,13 @@
 #'
 #'   `coef(fit, s)` and `predict(fit, newx, s, type)` take penalties `s`: numbers, `"lambda.min"` or
 #'   `"lambda.1se"`. By default they are all penalties of the path. `type` is `"link"`, `"response"`
-#'   or `"class"`.
+#'   or `"class"`. For a Spark table there is one penalty, and a column `.fitted`, or for the
+#'   probabilities of `"multinomial"` a column `.prob_<class>` for each class.
+#' @section Spark tables:
+#' With a Spark table in place of `comm`, the driver calls the function on the ranks of
+#' [ring_apply()], and gets one model. `y`, `weights`, `offset` and `foldid` are names of columns of
+#' the table, and so is `x`, by default all other columns. `predict(fit, tbl)` returns a lazy Spark
+#' table with the columns of `tbl` and the predictions.
 #' @inheritSection ring_svd Errors
 #' @references J. Friedman, T. Hastie and R. Tibshirani (2010). Regularization paths for generalized
 #'   linear models via coordinate descent. *Journal of Statistical Software* 33(1).
@@ -75,12 +81,21 @@
 #' fit <- ring_glmnet(comm, mtcars[rows, -1], mtcars$mpg[rows], nfolds = 5)
 #' coef(fit, "lambda.1se")
 #' ring_close(comm)
+#' \dontrun{
+#' # Needs Spark.
+#' sc <- sparklyr::spark_connect(master = "local[2]")
+#' cars <- sparklyr::copy_to(sc, mtcars)
+#' fit <- ring_glmnet(cars, y = "mpg", nfolds = 5, num_proc = 2, seed = 1)
+#' predict(fit, cars, s = "lambda.1se")
+#' }
 #' @export
 ring_glmnet <- function(comm, x, y, family = c("gaussian", "binomial", "poisson", "multinomial"),
                         weights = NULL, offset = NULL, alpha = 1, nlambda = 100L,
                         lambda.min.ratio = NULL, lambda = NULL, standardize = TRUE,
                         intercept = TRUE, penalty.factor = NULL, nfolds = 0L, foldid = NULL,
-                        thresh = 1e-8, maxit = 100L) {
+                        thresh = 1e-8, maxit = 100L, ...) {
+  if (is_table(comm)) return(table_columns_fit("ring_glmnet", match.call(), parent.frame()))
+  check_no_dots(...)
   call <- scope_call(match.call())
   family <- agree(comm, match.arg(family))
   x <- columns_of(comm, x, finite = TRUE)

@@ -33,8 +33,9 @@
 #' @returns An object of class `ring_kmeans`: a list with `centers`, `size`, `withinss`,
 #'   `tot.withinss`, `totss`, `betweenss`, `iter` and `converged`, the same on all ranks; and
 #'   `cluster`, the clusters of the rows of this rank. `predict(fit, newdata)` returns the clusters
-#'   of any rows, without a communicator. Package broom's `tidy()`, `glance()` and `augment()` have
-#'   methods.
+#'   of any rows, without a communicator, and for a Spark table a lazy table with the column
+#'   `.cluster`. Package broom's `tidy()`, `glance()` and `augment()` have methods.
+#' @inheritSection ring_svd Spark tables
 #' @inheritSection ring_svd Errors
 #' @references B. Bahmani, B. Moseley, A. Vattani, R. Kumar and S. Vassilvitskii (2012). Scalable
 #'   k-means++. *Proceedings of the VLDB Endowment* 5(7).
@@ -51,8 +52,20 @@
 #' fit
 #' table(iris$Species[rows], fit$cluster)
 #' ring_close(comm)
+#' \dontrun{
+#' # Needs Spark.
+#' sc <- sparklyr::spark_connect(master = "local[2]")
+#' flowers <- sparklyr::copy_to(sc, iris)
+#' columns <- c("Petal_Length", "Petal_Width")
+#' fit <- ring_kmeans(flowers, columns, centers = 3, num_proc = 2, seed = 1)
+#' predict(fit, flowers)
+#' }
 #' @export
-ring_kmeans <- function(comm, x, centers, max_iter = 100L, nstart = 1L, tol = 1e-4) {
+ring_kmeans <- function(comm, x, centers, max_iter = 100L, nstart = 1L, tol = 1e-4, ...) {
+  if (is_table(comm)) {
+    return(table_columns_fit("ring_kmeans", match.call(), parent.frame(), "cluster"))
+  }
+  check_no_dots(...)
   call <- scope_call(match.call())
   settings <- agree(comm, kmeans_settings(max_iter, nstart, tol))
   x <- columns_of(comm, x, finite = TRUE)
@@ -238,13 +251,8 @@ print.ring_kmeans <- function(x, digits = max(3L, getOption("digits") - 3L), ...
 
 #' @export
 predict.ring_kmeans <- function(object, newdata, ...) {
-  names <- colnames(object$centers)
-  if (!is.null(names) && !is.null(colnames(newdata))) {
-    absent <- setdiff(names, colnames(newdata))
-    if (length(absent) > 0L) stop("`newdata` has no column ", absent[[1L]], call. = FALSE)
-    newdata <- newdata[, names, drop = FALSE]
-  }
-  x <- columns_matrix(newdata, finite = FALSE)
+  if (is_table(newdata)) return(table_predict(object, newdata))
+  x <- columns_matrix(columns_named(newdata, colnames(object$centers), "newdata"), finite = FALSE)
   if (ncol(x) != ncol(object$centers)) {
     stop("`newdata` must have ", ncol(object$centers), " columns, not ", ncol(x), call. = FALSE)
   }

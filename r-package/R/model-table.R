@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Models of a Spark table, from the driver: the model is fitted in a function of ring_apply(), and
-# predictions are made by spark_apply(), which makes them when they are needed.
+# predictions are made by spark_apply(), which makes them when they are needed. A model has a
+# formula (table_fit), or a function takes columns (table_columns_fit).
 
 is_table <- function(x) inherits(x, "tbl_spark")
 
@@ -19,11 +20,17 @@ table_fit <- function(name, call, env) {
   odd <- setdiff(names(parts$model), names(formals(name)))
   if (length(odd) > 0L) check_stop("there is no argument `", odd[[1L]], "`")
   if (is.null(parts$spark$rows) && name %in% table_chunked) parts$spark$rows <- "batches"
-  arguments <- c(list(tbl, table_rank, name = name, args = parts$model), parts$spark)
-  fit <- do.call("ring_apply", arguments, quote = TRUE)[[1L]]
+  fit <- table_apply(tbl, table_rank, c(list(name = name, args = parts$model), parts$spark))
   fit$call <- scope_call(call)
   fit$session <- session_open(call, env)
   fit
+}
+
+# The value of rank 0. The call has names in the place of values, so that errors do not show them.
+table_apply <- function(tbl, f, args) {
+  given <- lapply(names(args), function(name) call("[[", quote(args), name))
+  names(given) <- names(args)
+  eval(as.call(c(quote(ring_apply), quote(tbl), quote(f), given)))[[1L]]
 }
 
 # The arguments for the model and for ring_apply(). Those that depend on the rows stay expressions.
@@ -31,7 +38,7 @@ table_fit <- function(name, call, env) {
 table_arguments <- function(call, env, columns) {
   given <- as.list(call)[-1L]
   given$comm <- NULL
-  spark <- names(given) %in% setdiff(names(formals(ring_apply)), c(".x", ".f", "..."))
+  spark <- table_is_spark(names(given))
   of_rows <- names(given) %in% c("weights", "subset", "offset")
   given[!of_rows] <- lapply(given[!of_rows], eval, env)
   exprs <- c(list(given$formula), given[of_rows])
@@ -42,10 +49,85 @@ table_arguments <- function(call, env, columns) {
   list(model = given[!spark], spark = given[spark])
 }
 
+# Whether these are arguments of ring_apply().
+table_is_spark <- function(names) {
+  names %in% setdiff(names(formals(ring_apply)), c(".x", ".f", "..."))
+}
+
 # On a rank of ring_apply(). Only rank 0 returns the model.
 table_rank <- function(df, comm, name, args) {
   fit <- eval(as.call(c(as.name(name), quote(comm), args, data = quote(df))))
   if (ring_rank(comm) == 0) fit
+}
+
+# ---- Functions of columns ------------------------------------------------------------------------
+
+table_roles <- c("y", "weights", "offset", "foldid") # arguments that name columns, too
+table_matrices <- c("ring_kmeans", "ring_prcomp", "ring_svd", "ring_cor") # take numbers only
+
+# Calls the function `name` for columns of a Spark table, in place of the communicator of `call`.
+# Values for each row stay on the ranks: `of_rows` are the names of such values.
+table_columns_fit <- function(name, call, env, of_rows = character()) {
+  tbl <- eval(call$comm, env)
+  driver_check_table(tbl)
+  given <- lapply(as.list(call)[-(1:2)], eval, env)
+  spark <- table_is_spark(names(given))
+  args <- given[!spark]
+  odd <- setdiff(names(args), names(formals(name)))
+  if (length(odd) > 0L) check_stop("there is no argument `", odd[[1L]], "`")
+  roles <- args[names(args) %in% table_roles & !vapply(args, is.null, NA)]
+  x <- table_names(names(sparklyr::sdf_schema(sparklyr::spark_dataframe(tbl))), args$x, roles)
+  args <- args[!names(args) %in% c("x", names(roles))]
+  tbl <- dplyr::select(tbl, dplyr::all_of(unique(c(x, unlist(roles, use.names = FALSE)))))
+  rows <- if (name %in% table_matrices) "matrix" else "all"
+  arguments <- list(name = name, x = x, roles = roles, args = args, of_rows = of_rows, rows = rows)
+  fit <- table_apply(tbl, table_columns_rank, c(arguments, given[spark]))
+  if (is.list(fit) && !is.null(fit$call)) fit$call <- scope_call(call)
+  fit
+}
+
+# Raises an error if the argument asks for values of all rows.
+table_refuse_rows <- function(call, name, env) {
+  if (!isTRUE(eval(call[[name]], env))) return()
+  check_stop("`", name, "` must be FALSE for a Spark table: it asks for values of each row, which ",
+             "stay on the ranks")
+}
+
+# The columns `x`: by default those that no role has.
+table_names <- function(columns, x, roles) {
+  for (name in names(roles)) {
+    if (!all(table_are_names(roles[[name]], columns))) table_refuse(name, roles[[name]], columns)
+  }
+  if (is.null(x)) x <- setdiff(columns, unlist(roles))
+  if (length(x) == 0L || !all(table_are_names(x, columns))) table_refuse("x", x, columns)
+  x
+}
+
+table_are_names <- function(x, columns) is.character(x) & x %in% columns
+
+table_refuse <- function(name, value, columns) {
+  odd <- if (is.character(value)) setdiff(value, columns)
+  check_stop("`", name, "` must be names of columns of the Spark table, not ",
+             if (length(odd) > 0L) dQuote(odd[[1L]], FALSE) else describe(value), ": it has ",
+             toString(utils::head(columns, 20L)), call = sys.call(-3))
+}
+
+# On a rank of ring_apply(), as table_rank(). `df` is a matrix or a data frame.
+table_columns_rank <- function(df, comm, name, x, roles, args, of_rows) {
+  own <- list(x = if (identical(x, colnames(df))) df else df[, x, drop = FALSE])
+  for (role in names(roles)) own[[role]] <- table_columns_role(df, roles[[role]])
+  given <- lapply(names(own), function(part) call("$", quote(own), as.name(part)))
+  names(given) <- names(own)
+  fit <- eval(as.call(c(as.name(name), quote(comm), given, args)))
+  if (ring_rank(comm) != 0) return()
+  if (length(of_rows) > 0L) fit[of_rows] <- NULL
+  fit
+}
+
+# One column is a vector.
+table_columns_role <- function(df, names) {
+  if (length(names) > 1L) return(df[, names, drop = FALSE])
+  if (is.matrix(df)) df[, names] else df[[names]]
 }
 
 # ---- Predictions ---------------------------------------------------------------------------------
@@ -76,34 +158,40 @@ table_predict <- function(object, tbl, ...) {
   )
 }
 
-# The types of the columns that predictions append, by name: `.fitted`, `.se.fit`, `.lower` and
-# `.upper` as the arguments of predict() ask for them. For classes `.fitted` is a string, or there
-# is a probability of each class.
+# The types of the columns that predictions append, by name: those of the predictions for a row.
 table_columns <- function(object, arguments) {
-  if (inherits(object, "ring_mlp") && !is.null(object$levels)) {
-    if (arguments$type == "class") return(c(.fitted = "character"))
-    names <- paste0(".prob_", object$levels)
-  } else {
-    bounds <- !is.null(arguments$interval) && arguments$interval != "none"
-    names <- c(".fitted", if (isTRUE(arguments$se.fit)) ".se.fit",
-               if (bounds) c(".lower", ".upper"))
-  }
-  stats::setNames(rep("double", length(names)), names)
+  names <- table_predicted_names(object, arguments)
+  type <- if (identical(names, ".cluster")) "integer"
+          else if (table_is_class(object, arguments)) "character"
+          else "double"
+  stats::setNames(rep(type, length(names)), names)
+}
+
+# `.fitted`, `.se.fit`, `.lower` and `.upper` as the arguments of predict() ask for them. For
+# classes `.fitted` is a string, or there is a probability of each class.
+table_predicted_names <- function(object, arguments) {
+  if (inherits(object, "ring_kmeans")) return(".cluster")
+  if (inherits(object, "ring_prcomp")) return(colnames(object$rotation))
+  if (table_is_class(object, arguments)) return(".fitted")
+  classes <- if (inherits(object, "ring_mlp")) object$levels
+             else if (identical(object$family, "multinomial")) object$classnames
+  if (!is.null(classes)) return(paste0(".prob_", classes))
+  bounds <- !is.null(arguments$interval) && arguments$interval != "none"
+  c(".fitted", if (isTRUE(arguments$se.fit)) ".se.fit", if (bounds) c(".lower", ".upper"))
+}
+
+# predict() has the type "class" by default for networks, also for those of a regression.
+table_is_class <- function(object, arguments) {
+  identical(arguments$type, "class") && !(inherits(object, "ring_mlp") && is.null(object$levels))
 }
 
 table_predicted <- function(df, context) {
   found <- do.call(stats::predict, c(list(context$model, df), context$arguments))
-  if (is.factor(found)) {
-    return(cbind(as.data.frame(df), .fitted = as.character(found), stringsAsFactors = FALSE))
-  }
-  if (is.matrix(found) && identical(context$arguments$type, "prob")) {
-    colnames(found) <- paste0(".prob_", colnames(found))
-    return(cbind(as.data.frame(df), found))
-  }
+  if (is.factor(found)) found <- as.character(found)
   parts <- if (is.list(found)) found else list(fit = found)
-  fit <- as.matrix(parts$fit)
-  extra <- data.frame(.fitted = unname(fit[, 1L]))
-  if (!is.null(parts$se.fit)) extra$.se.fit <- unname(parts$se.fit)
-  if (ncol(fit) == 3L) extra[c(".lower", ".upper")] <- list(unname(fit[, 2L]), unname(fit[, 3L]))
+  extra <- matrix(parts$fit, nrow(df), NCOL(parts$fit))
+  extra <- as.data.frame(extra, stringsAsFactors = FALSE)
+  if (!is.null(parts$se.fit)) extra <- cbind(extra[1L], unname(parts$se.fit), extra[-1L])
+  names(extra) <- table_predicted_names(context$model, context$arguments)
   cbind(as.data.frame(df), extra)
 }

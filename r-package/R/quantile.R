@@ -12,7 +12,7 @@
 #' ranks. All ranks call it. The quantiles are exact. No rank needs memory for the rows of other
 #' ranks: the ranks send some thousand numbers in a few rounds.
 #'
-#' @inheritParams ring_allreduce
+#' @inheritParams ring_svd
 #' @param x The numbers of this rank, which may be none: a numeric, logical, `Date` or `difftime`
 #'   vector, in the same units on all ranks. Or a matrix or data frame of such columns, the same on
 #'   all ranks.
@@ -20,6 +20,7 @@
 #' @returns For a vector, a vector with the quantiles, as from [stats::quantile()]. For a matrix or
 #'   a data frame, a matrix with a row for each probability and a column for each column. The same
 #'   on every rank.
+#' @inheritSection ring_svd Spark tables
 #' @section Errors:
 #' `ring_error_invalid` on every rank, if an argument is invalid on any rank, or if there are
 #' missing values without `na.rm = TRUE`. The communicator stays usable. Other errors as for
@@ -33,7 +34,9 @@
 #' @export
 ring_quantile <- function(comm, x, probs = seq(0, 1, 0.25),
                           na.rm = FALSE, # nolint: object_name_linter. As in quantile().
-                          names = TRUE, type = 7) {
+                          names = TRUE, type = 7, ...) {
+  if (is_table(comm)) return(table_columns_fit("ring_quantile", match.call(), parent.frame()))
+  check_no_dots(...)
   call <- sys.call()
   columns <- agree(comm, {
     quantile_check(probs, type, call)

@@ -28,6 +28,7 @@
 ring_scale <- function(comm, x, center = TRUE, scale = TRUE) {
   x <- columns_of(comm, x)
   model_check_settings(comm, list(center = center, scale = scale))
+  columns_check_moments(comm, x, center, scale)
   found <- columns_moments(comm, x, center, scale)
   x <- columns_scale(x, found)
   marks <- list("scaled:center" = found$center, "scaled:scale" = found$scale)
@@ -56,12 +57,16 @@ columns_matrix <- function(x, finite) {
   x
 }
 
+# The columns with these names, unless there are no names. `argument` has the rows.
+columns_named <- function(x, names, argument) {
+  if (is.null(names) || is.null(colnames(x))) return(x)
+  absent <- setdiff(names, colnames(x))
+  if (length(absent) == 0L) return(x[, names, drop = FALSE])
+  stop("`", argument, "` has no column ", absent[[1L]], call. = FALSE)
+}
+
 # The number of known values, the center and the scale of each column, over all ranks.
 columns_moments <- function(comm, x, center = TRUE, scale = TRUE) {
-  agree(comm, {
-    columns_check_given(center, "center", ncol(x))
-    columns_check_given(scale, "scale", ncol(x))
-  })
   own <- .Call(C_columns_sums, x, NULL, NULL)
   sums <- matrix(ring_allreduce(comm, own[1:2, ]), 2L)
   counts <- sums[1L, ]
@@ -82,10 +87,24 @@ columns_moments <- function(comm, x, center = TRUE, scale = TRUE) {
   list(counts = counts, center = center, scale = scale)
 }
 
+columns_check_moments <- function(comm, x, center, scale) {
+  agree(comm, {
+    columns_check_given(center, "center", ncol(x))
+    columns_check_given(scale, "scale", ncol(x))
+  })
+}
+
 columns_check_given <- function(given, name, width) {
   if (isTRUE(given) || isFALSE(given) || is.numeric(given) && length(given) == width) return()
   stop("`", name, "` must be TRUE or FALSE, or ", width, " numbers, one for each column, not ",
        describe(given), call. = FALSE)
+}
+
+# The means of the first rows of one rank.
+columns_shift <- function(comm, x) {
+  root <- which(ring_allgather(comm, as.double(nrow(x))) > 0)[1L] - 1L
+  if (is.na(root)) check_stop("there are no rows on any rank")
+  ring_broadcast(comm, unname(colMeans(x[seq_len(min(1000L, nrow(x))), , drop = FALSE])), root)
 }
 
 columns_scale <- function(x, moments) {

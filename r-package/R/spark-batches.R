@@ -56,6 +56,13 @@ batches_kind <- function(type) {
 # Whether a column has vectors of Spark's MLlib.
 batches_is_vector <- function(type) grepl("^[\\w.]*VectorUDT(@\\w+)?$", type, perl = TRUE)
 
+batches_check_numbers <- function(types, kinds) {
+  odd <- which(!kinds %in% c("d", "i", "l"))
+  if (length(odd) == 0L) return()
+  check_stop("column ", names(types)[odd[[1L]]], " is of Spark's type ", types[[odd[[1L]]]],
+             ", and a matrix has numbers: select other columns")
+}
+
 # ---- In Spark's SQL ------------------------------------------------------------------------------
 
 batches_name <- function(name) paste0("`", gsub("`", "``", name, fixed = TRUE), "`")
@@ -186,26 +193,41 @@ batches_command <- function(dirs = "") {
 
 # All rows of a file that is open, as one table.
 batches_all <- function(file, kinds) {
-  read <- batches_reader(file, kinds)
-  parts <- list()
-  while (!is.null(part <- read())) parts[[length(parts) + 1L]] <- part
+  parts <- batches_parts(file, kinds)
   columns <- lapply(seq_along(kinds), function(i) {
     batches_join(lapply(parts, `[[`, i), kinds[[i]])
   })
   batches_table(columns, kinds)
 }
 
+# All rows of a file that is open, as a matrix of doubles.
+batches_matrix <- function(file, kinds) {
+  rows <- .Call(C_columns_join, batches_parts(file, kinds), length(kinds))
+  colnames(rows) <- names(kinds)
+  rows
+}
+
+# The columns of all batches with rows.
+batches_parts <- function(file, kinds) {
+  read <- batches_reader(file, kinds)
+  parts <- list()
+  while (!is.null(part <- read())) parts[[length(parts) + 1L]] <- part
+  parts
+}
+
 # A function that returns the columns of the next batch with rows, and NULL after the last. With
 # `reset` it begins again, and returns NULL.
 batches_reader <- function(file, kinds) {
   offset <- 0
+  buffer <- raw()
   function(reset = FALSE) {
     if (reset) {
       offset <<- 0
       return(invisible())
     }
     repeat {
-      read <- .Call(C_batch_file_read, file, offset, unname(kinds))
+      read <- .Call(C_batch_file_read, file, offset, unname(kinds), buffer)
+      buffer <<- if (!is.null(read)) read[[3L]] else raw()
       if (is.null(read)) return(NULL)
       offset <<- read[[2L]]
       if (length(read[[1L]][[1L]]) > 0L) return(read[[1L]])

@@ -33,7 +33,7 @@
 #' @param .sc A connection, from `sparklyr::spark_connect()`. With a negative `num_proc` it is
 #'   ignored, and may be `NULL`.
 #' @param .f A function or a formula. `ring_apply()` calls `.f(df, comm, ...)`, where `df` is a data
-#'   frame of the rows of the rank (a tibble, if tibble is installed), unless `rows` is `"batches"`.
+#'   frame of the rows of the rank (a tibble, if tibble is installed), unless `rows` says otherwise.
 #'   `ring_run()` calls `.f(comm, ...)`. In a formula, as in `sparklyr::spark_apply()`, `.x` is the
 #'   first argument, `.y` the second, and `..3` the third: `~ nrow(.x)`. `.f` is sent by
 #'   [serialize()], with its environment, unless that is the global environment. So pass the values
@@ -80,6 +80,8 @@
 #'     `NULL`. A rank holds one batch at a time, so the rows of a rank may be larger than its
 #'     memory. A batch has up to `spark.sql.execution.arrow.maxRecordsPerBatch` rows, 10000 by
 #'     default.
+#'   * `"matrix"`: a matrix of doubles with all rows of the rank. The columns of the table are
+#'     numbers and logicals. It takes less time than a data frame.
 #' @param collect Whether to collect the values of the ranks, `TRUE` or `FALSE`. With `FALSE`, `.f`
 #'   returns data frames, and their rows stay in Spark. `ring_apply()` returns a Spark table of the
 #'   rows. Spark keeps the rows in its executors, and does not run `.f` again. The rows are lost
@@ -193,13 +195,13 @@
 #' @export
 ring_apply <- function(.x, .f, ..., columns = NULL, num_proc = NULL, packages = NULL, seed = NULL,
                        results = NULL, timeout = 300, max_restarts = 0, progress = FALSE,
-                       timeline = NULL, options = list(), rows = c("all", "batches"),
+                       timeline = NULL, options = list(), rows = c("all", "batches", "matrix"),
                        collect = TRUE) {
   options <- driver_timeline(timeline, options)
   on.exit(timeline_merge_run(options$timeline))
   job <- driver_job(.f, list(...), 2L, columns, num_proc, seed, timeout, max_restarts, options)
   job$progress <- check_flag(progress, "progress")
-  job$batches <- driver_rows(rows) == "batches"
+  job$rows <- driver_rows(rows)
   job$collect <- check_flag(collect, "collect")
   driver_check_table(.x)
   sc <- sparklyr::spark_connection(.x)
@@ -207,6 +209,7 @@ ring_apply <- function(.x, .f, ..., columns = NULL, num_proc = NULL, packages = 
   sdf <- sparklyr::spark_dataframe(.x)
   types <- vapply(sparklyr::sdf_schema(sdf), function(field) field$type, "")
   job$kinds <- batches_kinds(types)
+  if (job$rows == "matrix") batches_check_numbers(types, job$kinds)
   sdf <- barrier_job_vectors(sc, sdf, types)
   batches <- barrier_job_batches(sc, sdf, job$kinds)
   deal <- !is.null(num_proc)
@@ -270,10 +273,10 @@ driver_job <- function(f, args, given, columns, num_proc, seed, timeout, max_res
 }
 
 driver_rows <- function(rows) {
-  known <- c("all", "batches")
+  known <- c("all", "batches", "matrix")
   if (identical(rows, known)) return("all")
   if (is_string(rows) && rows %in% known) return(rows)
-  check_stop("`rows` must be \"all\" or \"batches\", not ", describe(rows))
+  check_stop("`rows` must be \"all\", \"batches\" or \"matrix\", not ", describe(rows))
 }
 
 # The options with the directory of timelines. A path is relative to the directory of this process.

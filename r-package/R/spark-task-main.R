@@ -80,7 +80,8 @@ task_check <- function(job, barrier) {
 
 # The first argument of the user's function.
 task_rows <- function(file, job) {
-  if (job$batches) batches_tables(file, job$kinds) else batches_all(file, job$kinds)
+  read <- switch(job$rows, all = batches_all, batches = batches_tables, matrix = batches_matrix)
+  read(file, job$kinds)
 }
 
 # Opens the communicator. The call has names in the place of the token and of the user's values, so

@@ -6,7 +6,7 @@
 #' and exact quantiles of numbers, and the most frequent values of factors, strings and logicals.
 #' All ranks call it, each with its own rows.
 #'
-#' @inheritParams ring_allreduce
+#' @inheritParams ring_svd
 #' @param x A data frame with the rows of this rank, which may be none. The columns are the same on
 #'   all ranks.
 #' @param top The number of frequent values to return of a column, a whole number from 1.
@@ -18,14 +18,22 @@
 #'   * `values`, of all other columns, has the columns `variable`, `type`, `missing`, `unique`, the
 #'     number of different values, and `top`, the most frequent values with their counts. A column
 #'     with more than 10000 different values on a rank has `NA` there.
+#' @inheritSection ring_svd Spark tables
 #' @inheritSection ring_scale Errors
 #' @seealso [ring_quantile()], [ring_table()], [ring_cor()]
 #' @examples
 #' comm <- ring_init()
 #' ring_summary(comm, iris)
 #' ring_close(comm)
+#' \dontrun{
+#' # Needs Spark.
+#' sc <- sparklyr::spark_connect(master = "local[2]")
+#' ring_summary(sparklyr::copy_to(sc, iris), num_proc = 2)
+#' }
 #' @export
-ring_summary <- function(comm, x, top = 3L) {
+ring_summary <- function(comm, x, top = 3L, ...) {
+  if (is_table(comm)) return(table_columns_fit("ring_summary", match.call(), parent.frame()))
+  check_no_dots(...)
   top <- agree(comm, {
     if (!is.data.frame(x)) stop("`x` must be a data frame, not ", describe(x))
     check_whole(top, "top", least = 1)
@@ -71,7 +79,7 @@ summary_values <- function(comm, x, missing, top) {
     list(unique = length(counts), top = paste(names(first), first, sep = ": ", collapse = ", "))
   })
   data.frame(
-    variable = as.character(names(x)), type = vapply(unname(x), summary_type, ""),
+    variable = as.character(names(x)), type = vapply(x, summary_type, "", USE.NAMES = FALSE),
     missing = missing, unique = vapply(found, `[[`, 1L, "unique"),
     top = vapply(found, `[[`, "", "top")
   )

@@ -21,7 +21,7 @@
 #'
 #' Columns of `v` are determined up to their signs.
 #'
-#' @inheritParams ring_allreduce
+#' @param comm A communicator, from [ring_init()]. Or a Spark table: see *Spark tables*.
 #' @param x A numeric matrix or data frame with the rows of this rank, which may be none. The
 #'   columns are the same on all ranks. There are no missing values.
 #' @param k The number of singular values, a whole number. `NULL`: all, for `"qr"`.
@@ -29,9 +29,16 @@
 #' @param method A string: `"qr"`, for up to some thousand columns; `"random"`; or `"auto"`, which
 #'   is `"random"` for more than 2000 columns, if `k` is given.
 #' @param power The number of iterations of `"random"`, a whole number from 0.
+#' @param ... Arguments of [ring_apply()], such as `num_proc`, if `comm` is a Spark table.
 #' @returns A list with the singular values `d` and the right singular vectors `v`, the same on all
 #'   ranks; and with `u`, the rows of the left singular vectors that belong to the rows of this
 #'   rank.
+#' @section Spark tables:
+#' With a Spark table in place of `comm`, the driver calls the function on the ranks of
+#' [ring_apply()], and gets one result. `x` are names of columns of the table, and by default all
+#' columns that no other argument names. The result has no values for each row of the table.
+#' `predict(fit, tbl)`, where there is such a method, returns a lazy Spark table with the columns of
+#' `tbl` and the predictions.
 #' @section Errors:
 #' `ring_error_invalid` on every rank, if an argument is invalid on any rank, or if a value is
 #' missing or infinite. The communicator stays usable. Other errors as for [ring_allreduce()].
@@ -43,7 +50,15 @@
 #' ring_svd(comm, as.matrix(faithful), u = FALSE)
 #' ring_close(comm)
 #' @export
-ring_svd <- function(comm, x, k = NULL, u = TRUE, method = c("auto", "qr", "random"), power = 2L) {
+ring_svd <- function(comm, x, k = NULL, u = TRUE, method = c("auto", "qr", "random"), power = 2L,
+                     ...) {
+  if (is_table(comm)) {
+    call <- match.call()
+    if (is.null(call$u)) call$u <- FALSE
+    table_refuse_rows(call, "u", parent.frame())
+    return(table_columns_fit("ring_svd", call, parent.frame()))
+  }
+  check_no_dots(...)
   settings <- agree(comm, list(
     k = check_whole(k, "k", least = 1, absent = 0L), u = check_flag(u, "u"),
     method = match.arg(method), power = check_whole(power, "power", least = 0)
@@ -57,13 +72,20 @@ ring_svd <- function(comm, x, k = NULL, u = TRUE, method = c("auto", "qr", "rand
 
 # `k` vectors, or all if `k` is 0. There may be more singular values, as from svd().
 svd_of <- function(comm, x, k, left, method, power) {
-  if (method == "auto") method <- if (ncol(x) > 2000L && k > 0L) "random" else "qr"
-  if (method == "random" && k == 0L) check_stop("`method = \"random\"` needs `k`", call = NULL)
-  most <- min(ncol(x), ring_allreduce(comm, as.double(nrow(x))))
+  random <- svd_is_random(x, k, method)
+  most <- svd_most(comm, x)
   k <- if (k == 0L) most else min(k, most)
-  if (method == "random") return(svd_random(comm, x, k, left, power))
-  svd_qr(comm, x, k, left, most)
+  if (random) svd_random(comm, x, k, left, power) else svd_qr(comm, x, k, left, most)
 }
+
+svd_is_random <- function(x, k, method) {
+  if (method == "auto") return(ncol(x) > 2000L && k > 0L)
+  if (method == "random" && k == 0L) check_stop("`method = \"random\"` needs `k`", call = NULL)
+  method == "random"
+}
+
+# The number of singular values of all rows.
+svd_most <- function(comm, x) min(ncol(x), ring_allreduce(comm, as.double(nrow(x))))
 
 svd_qr <- function(comm, x, k, left, most) {
   triangle <- tsqr(comm, agree(comm, tsqr_triangle(x)))
@@ -107,8 +129,7 @@ svd_root <- function(triangle) {
 }
 
 svd_random <- function(comm, x, k, left, power) {
-  most <- min(ncol(x), ring_allreduce(comm, as.double(nrow(x))))
-  width <- min(k + 10, most)
+  width <- min(k + 10, svd_most(comm, x))
   shape <- double(ncol(x) * width)
   if (ring_rank(comm) == 0) shape <- stats::rnorm(length(shape))
   found <- x %*% matrix(ring_broadcast(comm, shape), ncol(x))
@@ -140,6 +161,12 @@ svd_random <- function(comm, x, k, left, power) {
 #'   [stats::prcomp()] work: `print()`, `summary()`, `predict()`, [stats::screeplot()]. Package
 #'   broom's `tidy()` and `augment()` have methods, too. `sdev`, `rotation`, `center` and `scale`
 #'   are the same on all ranks. With `retx`, `x` has the scores of the rows of this rank.
+#'
+#'   For a Spark table `predict(fit, tbl)` adds the columns `PC1`, `PC2` and so on.
+#' @inheritSection ring_svd Spark tables
+#'
+#'   For a Spark table `predict(fit, tbl)` adds the columns `PC1`, `PC2` and so on.
+#' @inheritSection ring_svd Spark tables
 #' @inheritSection ring_svd Errors
 #' @seealso [ring_svd()]
 #' @examples
@@ -150,9 +177,21 @@ svd_random <- function(comm, x, k, left, power) {
 #' summary(fit)
 #' predict(fit, USArrests[1:3, ])
 #' ring_close(comm)
+#' \dontrun{
+#' # Needs Spark.
+#' sc <- sparklyr::spark_connect(master = "local[2]")
+#' states <- sparklyr::copy_to(sc, USArrests)
+#' fit <- ring_prcomp(states, scale. = TRUE, rank. = 2, num_proc = 2)
+#' predict(fit, states)
+#' }
 #' @export
 ring_prcomp <- function(comm, x, retx = FALSE, center = TRUE, scale. = FALSE, rank. = NULL,
-                        method = c("auto", "qr", "random"), power = 2L) {
+                        method = c("auto", "qr", "random"), power = 2L, ...) {
+  if (is_table(comm)) {
+    table_refuse_rows(match.call(), "retx", parent.frame())
+    return(table_columns_fit("ring_prcomp", match.call(), parent.frame()))
+  }
+  check_no_dots(...)
   call <- scope_call(match.call())
   settings <- agree(comm, list(
     rank = check_whole(rank., "rank.", least = 1, absent = 0L), method = match.arg(method),
@@ -160,22 +199,68 @@ ring_prcomp <- function(comm, x, retx = FALSE, center = TRUE, scale. = FALSE, ra
   ))
   x <- columns_of(comm, x, finite = TRUE)
   model_check_settings(comm, c(settings[1:3], list(center = center, scale = scale.)))
-  moments <- columns_moments(comm, x, center, scale.)
-  flat <- moments$scale == 0
-  if (any(flat)) {
-    check_stop("cannot rescale a constant/zero column to unit variance: leave out column ",
-               which(flat)[[1L]])
-  }
-  x <- columns_scale(x, moments)
-  found <- svd_of(comm, x, settings$rank, FALSE, settings$method, settings$power)
-  rotation <- found$v
-  dimnames(rotation) <- list(colnames(x), paste0("PC", seq_len(ncol(rotation))))
+  columns_check_moments(comm, x, center, scale.)
+  random <- svd_is_random(x, settings$rank, settings$method)
+  found <- if (random) prcomp_random(comm, x, center, scale., settings$rank, settings$power)
+           else prcomp_qr(comm, x, center, scale., settings$rank)
+  names <- list(colnames(x), paste0("PC", seq_len(ncol(found$v))))
   fit <- list(
-    sdev = found$d / sqrt(max(1, moments$counts[[1L]] - 1)), rotation = rotation,
-    center = if (is.null(moments$center)) FALSE else moments$center,
-    scale = if (is.null(moments$scale)) FALSE else moments$scale, call = call
+    sdev = found$d / sqrt(max(1, found$count - 1)), rotation = array(found$v, dim(found$v), names),
+    center = if (is.null(found$center)) FALSE else found$center,
+    scale = if (is.null(found$scale)) FALSE else found$scale, call = call
   )
-  if (settings$retx) fit$x <- x %*% rotation
+  if (settings$retx) fit$x <- columns_scale(x, found) %*% fit$rotation
   structure(class = c("ring_prcomp", "prcomp"), fit)
 }
 # nolint end
+
+#' @export
+predict.ring_prcomp <- function(object, newdata, ...) {
+  if (!missing(newdata) && is_table(newdata)) return(table_predict(object, newdata))
+  NextMethod()
+}
+
+prcomp_random <- function(comm, x, center, scale, k, power) {
+  moments <- columns_moments(comm, x, center, scale)
+  prcomp_check_scale(moments$scale)
+  found <- svd_of(comm, columns_scale(x, moments), k, FALSE, "random", power)
+  c(found, moments[c("center", "scale")], count = moments$counts[[1L]])
+}
+
+# The rows are read once: behind a column of ones, R has the means of the columns in its first row,
+# and below it R of the centered columns. The column of ones loses no digits, as the columns are
+# already near their means, those of some rows.
+prcomp_qr <- function(comm, x, center, scale, k) {
+  count <- ring_allreduce(comm, as.double(nrow(x)))
+  shift <- if (isTRUE(center)) columns_shift(comm, x)
+  if (is.numeric(center)) x <- columns_scale(x, list(center = center))
+  triangle <- tsqr(comm, agree(comm, tsqr_triangle(x, shift = shift)))
+  most <- min(ncol(x), count)
+  k <- if (k == 0L) most else min(k, most)
+  found <- lead(comm, c("offset", "scale", "d", "v"),
+                prcomp_of(tsqr_check(triangle), shift, scale, count, k))
+  if (is.logical(scale)) scale <- if (scale) stats::setNames(found$scale, colnames(x))
+  prcomp_check_scale(scale)
+  if (!is.null(shift)) center <- stats::setNames(shift + found$offset, colnames(x))
+  list(d = found$d[seq_len(most)], v = found$v, count = count, scale = scale,
+       center = if (!is.logical(center)) center)
+}
+
+prcomp_of <- function(triangle, shift, scale, count, k) {
+  offset <- double()
+  if (!is.null(shift)) {
+    offset <- triangle[1L, -1L] / triangle[[1L]]
+    triangle <- triangle[-1L, -1L, drop = FALSE]
+  }
+  deviations <- sqrt(colSums(triangle^2) / max(1, count - 1))
+  if (is.logical(scale)) scale <- if (scale) ifelse(deviations == 0, 1, deviations)
+  if (!is.null(scale)) triangle <- sweep(triangle, 2L, scale, "/")
+  c(list(offset = offset, scale = deviations), svd(triangle, nu = 0L, nv = k)[c("d", "v")])
+}
+
+prcomp_check_scale <- function(scale) {
+  flat <- which(scale == 0)
+  if (length(flat) == 0L) return()
+  check_stop("cannot rescale a constant/zero column to unit variance: leave out column ",
+             flat[[1L]], call = sys.call(-2))
+}

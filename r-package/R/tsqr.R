@@ -6,10 +6,13 @@
 # is squared, so singular values keep their digits. Only R is computed.
 
 # R of the rows `x`, with the column `y` behind them, and row i multiplied by `weights[i]`; and of
-# the triangle `above`. A square matrix.
-tsqr_triangle <- function(x, y = NULL, weights = NULL, above = NULL) {
-  triangle <- .Call(C_triangle_of, x, y, weights, above)
-  colnames(triangle) <- c(colnames(x), if (!is.null(y) && !is.null(colnames(x))) "(response)")
+# the triangle `above`. With `shift` a column of ones is in front of `x - shift`. A square matrix.
+tsqr_triangle <- function(x, y = NULL, weights = NULL, above = NULL, shift = NULL) {
+  triangle <- .Call(C_triangle_of, x, y, weights, above, shift)
+  if (!is.null(colnames(x))) {
+    names <- c(if (!is.null(shift)) "(Intercept)", colnames(x), if (!is.null(y)) "(response)")
+    colnames(triangle) <- names
+  }
   tsqr_check(triangle)
 }
 
@@ -39,7 +42,7 @@ tsqr <- function(comm, triangle) {
     }
     if (rank + step < ring_size(comm)) {
       other <- ring_recv(comm, triangle, rank + step)
-      triangle <- .Call(C_triangle_of, other, NULL, NULL, triangle)
+      triangle <- .Call(C_triangle_of, other, NULL, NULL, triangle, NULL)
     }
     step <- 2L * step
   }

@@ -71,8 +71,8 @@ static size_t batch_file_join(char *line, size_t length) {
   return (size_t)(to - line);
 }
 
-/* The columns of a line: the first row, the row behind the last, and the batch. */
-static SEXP batch_file_columns(char *line, size_t length, SEXP kinds) {
+/* The columns of a line: the first row, the row behind the last, and the batch. `message` is memory for the batch. */
+static SEXP batch_file_columns(char *line, size_t length, SEXP kinds, uint8_t *message) {
   char *end;
   int64_t from = strtoll(line, &end, 10);
   int64_t to = strtoll(end, &end, 10);
@@ -83,17 +83,13 @@ static SEXP batch_file_columns(char *line, size_t length, SEXP kinds) {
              "lower "
              "spark.sql.execution.arrow.maxRecordsPerBatch",
              (double)left / 4 * 3 / (1 << 30));
-  SEXP message = PROTECT(Rf_allocVector(RAWSXP, (R_xlen_t)(left / 4 * 3)));
-  int size =
-      left % 4 != 0 ? -1 : EVP_DecodeBlock(RAW(message), (const unsigned char *)end, (int)left);
+  int size = left % 4 != 0 ? -1 : EVP_DecodeBlock(message, (const unsigned char *)end, (int)left);
   if (size < 0)
     Rf_error("the rows of this rank cannot be read: a line of their file is not of Spark");
-  SEXP columns = record_batch_columns(message, kinds, from, to);
-  UNPROTECT(1);
-  return columns;
+  return record_batch_columns(message, (size_t)size, kinds, from, to);
 }
 
-SEXP batch_file_read(SEXP descriptor, SEXP offset, SEXP kinds) {
+SEXP batch_file_read(SEXP descriptor, SEXP offset, SEXP kinds, SEXP buffer) {
   int file = Rf_asInteger(descriptor);
   off_t at = (off_t)Rf_asReal(offset);
   size_t length;
@@ -102,12 +98,17 @@ SEXP batch_file_read(SEXP descriptor, SEXP offset, SEXP kinds) {
     if (batch_file_bytes(file, &newline, 1, at) == 0) return R_NilValue;
     at++;
   }
-  SEXP line = PROTECT(Rf_allocVector(RAWSXP, (R_xlen_t)length + 1));
-  char *text = (char *)RAW(line);
+  size_t decoded = length / 4 * 3;
+  R_xlen_t needed = (R_xlen_t)(decoded + length + 1); /* the batch, and the line behind it */
+  PROTECT(buffer =
+              Rf_xlength(buffer) < needed ? Rf_allocVector(RAWSXP, needed + needed / 4) : buffer);
+  char *text = (char *)RAW(buffer) + decoded;
   text[batch_file_bytes(file, text, length, at)] = 0;
-  SEXP result = PROTECT(Rf_allocVector(VECSXP, 2));
-  SET_VECTOR_ELT(result, 0, batch_file_columns(text, batch_file_join(text, length), kinds));
+  SEXP result = PROTECT(Rf_allocVector(VECSXP, 3));
+  size_t joined = batch_file_join(text, length);
+  SET_VECTOR_ELT(result, 0, batch_file_columns(text, joined, kinds, RAW(buffer)));
   SET_VECTOR_ELT(result, 1, Rf_ScalarReal((double)at + (double)length + 1));
+  SET_VECTOR_ELT(result, 2, buffer);
   UNPROTECT(2);
   return result;
 }

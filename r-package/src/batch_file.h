@@ -14,9 +14,10 @@
  * descriptor, which a forked process inherits. */
 SEXP batch_file_open(SEXP path);
 
-/* Reads the next batch that begins at or after the byte `offset`. Returns a list of the columns (record_batch.h) and
- * the offset behind the line; NULL at the end of the file. */
-SEXP batch_file_read(SEXP descriptor, SEXP offset, SEXP kinds);
+/* Reads the next batch that begins at or after the byte `offset`. Returns a list of the columns (record_batch.h), the
+ * offset behind the line, and a buffer for the next call; NULL at the end of the file. `buffer` is a raw vector of any
+ * length, which is overwritten: a new one for each batch would be much work for R's garbage collector. */
+SEXP batch_file_read(SEXP descriptor, SEXP offset, SEXP kinds, SEXP buffer);
 
 SEXP batch_file_close(SEXP descriptor);
 

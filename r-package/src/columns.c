@@ -1,13 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "columns.h"
 
+#include <limits.h>
 #include <math.h>
+#include <string.h>
 
 /* `numbers` are NULL or a double for each column of `x`. */
 static void columns_check(SEXP x, SEXP numbers) {
   if (!Rf_isReal(x) || !Rf_isMatrix(x)) Rf_error("the columns are not a matrix of doubles");
   if (Rf_isNull(numbers) || (Rf_isReal(numbers) && Rf_xlength(numbers) == Rf_ncols(x))) return;
   Rf_error("there are %d columns, and not a double for each", Rf_ncols(x));
+}
+
+SEXP columns_join(SEXP parts, SEXP width) {
+  R_xlen_t rows = 0, columns = Rf_asInteger(width);
+  for (R_xlen_t p = 0; p < Rf_xlength(parts); p++)
+    rows += Rf_xlength(VECTOR_ELT(VECTOR_ELT(parts, p), 0));
+  if (rows > INT_MAX) Rf_error("a matrix of R has no %.0f rows: pass more ranks", (double)rows);
+  SEXP result = PROTECT(Rf_allocMatrix(REALSXP, (int)rows, (int)columns));
+  for (R_xlen_t p = 0, from = 0; p < Rf_xlength(parts); p++) {
+    SEXP part = VECTOR_ELT(parts, p);
+    R_xlen_t count = Rf_xlength(VECTOR_ELT(part, 0));
+    for (R_xlen_t k = 0; k < columns; k++) {
+      SEXP column = PROTECT(Rf_coerceVector(VECTOR_ELT(part, k), REALSXP));
+      memcpy(REAL(result) + k * rows + from, REAL_RO(column), (size_t)count * sizeof(double));
+      UNPROTECT(1);
+    }
+    from += count;
+  }
+  UNPROTECT(1);
+  return result;
 }
 
 static double columns_number(SEXP numbers, R_xlen_t column, double absent) {

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The columns of a double matrix around centers, without the copies that R's sweep() makes.
+ * The columns of a double matrix, without the copies that R's unlist() and sweep() make.
  */
 #ifndef SPARKRING_COLUMNS_H
 #define SPARKRING_COLUMNS_H
 
 #include <Rinternals.h>
+
+/* The matrix whose rows are those of all `parts`: lists of columns, numbers or logicals, `width` in each. */
+SEXP columns_join(SEXP parts, SEXP width);
 
 /* For each column x and its center c: the number of values that are not missing, the sum of x - c, and the sum of its
  * squares. A matrix with three rows. `centers` is NULL for 0, or has a double for each column. With `weights`, a double

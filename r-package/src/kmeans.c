@@ -5,17 +5,10 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "lanes.h"
+
 /* Rows are looked at in blocks, eight rows and four centers at once: as many sums as registers can hold. */
-enum { BLOCK = 64, LANES = 4, TILE = 4, ROWS_UNTIL_PAUSE = 1 << 16 };
-
-typedef double kmeans_lanes __attribute__((vector_size(LANES * sizeof(double)), aligned(8)));
-
-/* A second version is for processors with AVX2. Neither fuses operations, so both have the same results. */
-#if defined __x86_64__ && defined __GLIBC__ && defined __GNUC__ && !defined __clang__
-#define KMEANS_CLONES __attribute__((target_clones("avx2", "default")))
-#else
-#define KMEANS_CLONES
-#endif
+enum { BLOCK = 64, TILE = 4, ROWS_UNTIL_PAUSE = 1 << 16 };
 
 /* Lets the user interrupt R between rows. */
 static void kmeans_pause(R_xlen_t row) {
@@ -71,27 +64,24 @@ static void kmeans_take(kmeans_block *block, const double *x) {
   gap = x - (middle), a += gap * gap, gap = y - (middle), b += gap * gap
 
 /* The squared distances of eight rows to four centers. */
-static inline __attribute__((always_inline)) void kmeans_tile(const double *column,
-                                                              const double *center, R_xlen_t width,
-                                                              R_xlen_t stride,
-                                                              double squares[TILE][BLOCK]) {
-  kmeans_lanes a0 = {0}, a1 = a0, b0 = a0, b1 = a0, c0 = a0, c1 = a0, d0 = a0, d1 = a0, gap;
+LANES_INLINE void kmeans_tile(const double *column, const double *center, R_xlen_t width,
+                              R_xlen_t stride, double squares[TILE][BLOCK]) {
+  lanes a0 = {0}, a1 = a0, b0 = a0, b1 = a0, c0 = a0, c1 = a0, d0 = a0, d1 = a0, gap;
   for (R_xlen_t k = 0; k < width; k++, column += BLOCK, center += stride) {
-    kmeans_lanes x = *(const kmeans_lanes *)column, y = *(const kmeans_lanes *)(column + LANES);
+    lanes x = lanes_at(column), y = lanes_at(column + LANES);
     KMEANS_ADD(a0, a1, center[0]);
     KMEANS_ADD(b0, b1, center[1]);
     KMEANS_ADD(c0, c1, center[2]);
     KMEANS_ADD(d0, d1, center[3]);
   }
-  *(kmeans_lanes *)squares[0] = a0, *(kmeans_lanes *)(squares[0] + LANES) = a1;
-  *(kmeans_lanes *)squares[1] = b0, *(kmeans_lanes *)(squares[1] + LANES) = b1;
-  *(kmeans_lanes *)squares[2] = c0, *(kmeans_lanes *)(squares[2] + LANES) = c1;
-  *(kmeans_lanes *)squares[3] = d0, *(kmeans_lanes *)(squares[3] + LANES) = d1;
+  lanes_put(squares[0], &a0), lanes_put(squares[0] + LANES, &a1);
+  lanes_put(squares[1], &b0), lanes_put(squares[1] + LANES, &b1);
+  lanes_put(squares[2], &c0), lanes_put(squares[2] + LANES, &c1);
+  lanes_put(squares[3], &d0), lanes_put(squares[3] + LANES, &d1);
 }
 
 /* Without branches, which processors cannot predict here. */
-static inline __attribute__((always_inline)) void
-kmeans_compare(kmeans_block *block, const double *squares, double center) {
+LANES_INLINE void kmeans_compare(kmeans_block *block, const double *squares, double center) {
   for (int i = 0; i < BLOCK; i++) {
     double square = squares[i], best = block->best[i], second = block->second[i];
     double larger = square > best ? square : best;
@@ -101,7 +91,7 @@ kmeans_compare(kmeans_block *block, const double *squares, double center) {
   }
 }
 
-KMEANS_CLONES static void kmeans_look(kmeans_block *block, const kmeans_centers *centers) {
+LANES_CLONES static void kmeans_look(kmeans_block *block, const kmeans_centers *centers) {
   double squares[TILE][BLOCK];
   for (int i = 0; i < BLOCK; i++) {
     block->best[i] = block->second[i] = INFINITY;

@@ -344,8 +344,9 @@ static SEXP batch_column(struct batch *batch, const char *kind, struct rows rows
   }
 }
 
-SEXP record_batch_columns(SEXP message, SEXP kinds, int64_t from, int64_t end) {
-  struct batch batch = {.bytes = RAW(message), .size = (size_t)XLENGTH(message)};
+SEXP record_batch_columns(const uint8_t *message, size_t size, SEXP kinds, int64_t from,
+                          int64_t end) {
+  struct batch batch = {.bytes = message, .size = size};
   int64_t length = batch_open(&batch);
   if (from < 0) batch_invalid("a row before the first");
   struct rows rows = {from, end < 0 || end > length ? length : end};

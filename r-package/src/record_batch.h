@@ -15,11 +15,13 @@
 #define SPARKRING_RECORD_BATCH_H
 
 #include <Rinternals.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* Columns of an encapsulated message with one record batch, as a list: rows `from` to `end`, exclusive, both counted
  * from 0, or to the last row if `end` is negative. `kinds` has the kind of each column. An error in the message, such
  * as another type than the kind, is an error of R. */
-SEXP record_batch_columns(SEXP message, SEXP kinds, int64_t from, int64_t end);
+SEXP record_batch_columns(const uint8_t *message, size_t size, SEXP kinds, int64_t from,
+                          int64_t end);
 
 #endif

@@ -5,57 +5,62 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "lanes.h"
+
 enum { BLOCK_BYTES = 1 << 18, BLOCK_LEAST = 32, BLOCK_MOST = 512, PANEL_BLOCKS = 64 };
 
-/* The block has `rows` rows, and its columns are `stride` apart. R is stored by rows. */
+/* The block has `rows` rows, and its columns are `stride` apart, both multiples of LANES. R is stored by rows. */
 typedef struct {
   size_t width, stride, rows;
   double *block;
 } triangle_block;
 
-/* Adds v'c to the four numbers of `sum`, for the four columns c from `first`. */
-static void triangle_dot(const double *v, const double *first, size_t stride, size_t rows,
-                         double sum[4]) {
-  const double *a = first, *b = a + stride, *c = b + stride, *d = c + stride;
-  double s = 0, t = 0, u = 0, w = 0;
-  for (size_t i = 0; i < rows; i++) {
-    s += v[i] * a[i];
-    t += v[i] * b[i];
-    u += v[i] * c[i];
-    w += v[i] * d[i];
+LANES_INLINE double triangle_total(const lanes *x) {
+  return ((*x)[0] + (*x)[1]) + ((*x)[2] + (*x)[3]);
+}
+
+/* Applies the reflection of the vector (1, v) to four columns from `first`: to `row` of R, and to the block. */
+LANES_INLINE void triangle_reflect_four(double *row, const double *v, double tau, double *first,
+                                        size_t stride, size_t rows) {
+  double *a = first, *b = a + stride, *c = b + stride, *d = c + stride;
+  lanes s = {0}, t = s, u = s, w = s, x;
+  for (size_t i = 0; i < rows; i += LANES) {
+    x = lanes_at(v + i);
+    s += x * lanes_at(a + i), t += x * lanes_at(b + i);
+    u += x * lanes_at(c + i), w += x * lanes_at(d + i);
   }
-  sum[0] += s, sum[1] += t, sum[2] += u, sum[3] += w;
+  double sums[4] = {triangle_total(&s), triangle_total(&t), triangle_total(&u), triangle_total(&w)};
+  for (int k = 0; k < 4; k++) {
+    sums[k] = tau * (sums[k] + row[k]);
+    row[k] -= sums[k];
+  }
+  for (size_t i = 0; i < rows; i += LANES) {
+    x = lanes_at(v + i);
+    s = lanes_at(a + i) - sums[0] * x, t = lanes_at(b + i) - sums[1] * x;
+    u = lanes_at(c + i) - sums[2] * x, w = lanes_at(d + i) - sums[3] * x;
+    lanes_put(a + i, &s), lanes_put(b + i, &t), lanes_put(c + i, &u), lanes_put(d + i, &w);
+  }
 }
 
-static void triangle_subtract(const double *restrict v, double factor, double *restrict column,
-                              size_t rows) {
-  for (size_t i = 0; i < rows; i++) column[i] -= factor * v[i];
-}
-
-/* Applies the reflection of the vector (1, v) to the columns from `first`: `row` of R, and the block. */
-static void triangle_reflect(triangle_block *b, double *row, const double *v, double tau,
-                             size_t first) {
+/* The same for all columns from `first`. */
+LANES_INLINE void triangle_reflect(triangle_block *b, double *row, const double *v, double tau,
+                                   size_t first) {
   size_t k = first;
-  for (; k + 4 <= b->width; k += 4) {
-    double sum[4] = {row[k], row[k + 1], row[k + 2], row[k + 3]};
-    triangle_dot(v, b->block + k * b->stride, b->stride, b->rows, sum);
-    for (size_t i = 0; i < 4; i++) {
-      row[k + i] -= tau * sum[i];
-      triangle_subtract(v, tau * sum[i], b->block + (k + i) * b->stride, b->rows);
-    }
-  }
+  for (; k + 4 <= b->width; k += 4)
+    triangle_reflect_four(row + k, v, tau, b->block + k * b->stride, b->stride, b->rows);
   for (; k < b->width; k++) {
     double *column = b->block + k * b->stride, sum = row[k];
     for (size_t i = 0; i < b->rows; i++) sum += v[i] * column[i];
     row[k] -= tau * sum;
-    triangle_subtract(v, tau * sum, column, b->rows);
+    for (size_t i = 0; i < b->rows; i++) column[i] -= tau * sum * v[i];
   }
 }
 
 /* The norm of a column, which neither overflows nor underflows where the norm does not. */
-static double triangle_norm(const double *column, size_t rows) {
-  double squares = 0, largest = 0;
-  for (size_t i = 0; i < rows; i++) squares += column[i] * column[i];
+LANES_INLINE double triangle_norm(const double *column, size_t rows) {
+  lanes sum = {0};
+  for (size_t i = 0; i < rows; i += LANES) sum += lanes_at(column + i) * lanes_at(column + i);
+  double squares = triangle_total(&sum), largest = 0;
   if (isnan(squares) || (squares > 1e-280 && squares < 1e280)) return sqrt(squares);
   for (size_t i = 0; i < rows; i++) {
     if (!(fabs(column[i]) <= largest)) largest = fabs(column[i]);
@@ -67,7 +72,7 @@ static double triangle_norm(const double *column, size_t rows) {
 }
 
 /* Decomposes R with the block under it. */
-static void triangle_add(triangle_block *b, double *r) {
+LANES_CLONES static void triangle_add(triangle_block *b, double *r) {
   for (size_t j = 0; j < b->width; j++) {
     double *row = r + j * b->width, *v = b->block + j * b->stride, norm = triangle_norm(v, b->rows);
     if (norm == 0) continue;
@@ -78,45 +83,65 @@ static void triangle_add(triangle_block *b, double *r) {
   }
 }
 
+/* Fills the block behind `rows` rows up to a multiple of LANES. Rows of zeros do not change R. */
+static void triangle_fill(triangle_block *b, size_t rows) {
+  b->rows = (rows + LANES - 1) / LANES * LANES;
+  for (size_t k = 0; k < b->width; k++)
+    for (size_t i = rows; i < b->rows; i++) b->block[k * b->stride + i] = 0;
+}
+
 /* Takes the rows of R, by rows, into the block. */
 static void triangle_take(triangle_block *b, const double *r, size_t from) {
+  size_t left = b->width - from, rows = b->stride < left ? b->stride : left;
   for (size_t k = 0; k < b->width; k++) {
-    for (size_t i = 0; i < b->rows; i++) b->block[k * b->stride + i] = r[(from + i) * b->width + k];
+    for (size_t i = 0; i < rows; i++) b->block[k * b->stride + i] = r[(from + i) * b->width + k];
   }
+  triangle_fill(b, rows);
 }
 
 /* Adds the triangle of a panel to R. */
 static void triangle_merge(triangle_block *b, double *r, double *panel) {
-  for (size_t from = 0; from < b->width; from += b->rows) {
-    b->rows = b->stride < b->width - from ? b->stride : b->width - from;
+  for (size_t from = 0; from < b->width; from += b->stride) {
     triangle_take(b, panel, from);
     triangle_add(b, r);
   }
   memset(panel, 0, b->width * b->width * sizeof *panel);
 }
 
-/* Takes rows of a column, and multiplies them. A row of weight 0 may have any value. */
-static void triangle_copy(double *to, const double *from, const double *weights, size_t rows) {
+/* Takes rows of a column, subtracts `shift`, and multiplies them. A row of weight 0 may have any value. */
+static void triangle_copy(double *to, const double *from, double shift, const double *weights,
+                          size_t rows) {
   if (!weights)
-    memcpy(to, from, rows * sizeof *to);
+    for (size_t i = 0; i < rows; i++) to[i] = from[i] - shift;
   else
-    for (size_t i = 0; i < rows; i++) to[i] = weights[i] == 0 ? 0 : from[i] * weights[i];
+    for (size_t i = 0; i < rows; i++) to[i] = weights[i] == 0 ? 0 : (from[i] - shift) * weights[i];
 }
 
 static size_t triangle_stride(size_t width) {
   size_t rows = BLOCK_BYTES / sizeof(double) / (width ? width : 1);
-  return rows < BLOCK_LEAST ? BLOCK_LEAST : rows > BLOCK_MOST ? BLOCK_MOST : rows;
+  return rows < BLOCK_LEAST ? BLOCK_LEAST : rows > BLOCK_MOST ? BLOCK_MOST : rows / LANES * LANES;
 }
 
+/* Where a block comes from. `weights` and `shift` may be NULL, and `y` without a column behind those of `x`. */
+typedef struct {
+  size_t count, columns;
+  const double *x, *y, *weights, *shift;
+} triangle_rows;
+
 /* Takes the next block, from row `from`. */
-static void triangle_read(triangle_block *b, SEXP x, SEXP y, const double *weights, size_t from) {
-  size_t count = (size_t)Rf_nrows(x), columns = (size_t)Rf_ncols(x);
-  b->rows = b->stride < count - from ? b->stride : count - from;
-  for (size_t k = 0; k < b->width; k++) {
-    const double *column = k < columns ? REAL_RO(x) + k * count : REAL_RO(y);
-    triangle_copy(b->block + k * b->stride, column + from, weights ? weights + from : NULL,
-                  b->rows);
+static void triangle_read(triangle_block *b, const triangle_rows *rows, size_t from) {
+  double *to = b->block;
+  const double *weights = rows->weights ? rows->weights + from : NULL;
+  size_t left = rows->count - from, count = b->stride < left ? b->stride : left;
+  if (rows->shift) {
+    for (size_t i = 0; i < count; i++) to[i] = weights ? weights[i] : 1;
+    to += b->stride;
   }
+  for (size_t k = 0; k < rows->columns; k++, to += b->stride)
+    triangle_copy(to, rows->x + k * rows->count + from, rows->shift ? rows->shift[k] : 0, weights,
+                  count);
+  if (rows->y) triangle_copy(to, rows->y + from, 0, weights, count);
+  triangle_fill(b, count);
 }
 
 static double *triangle_zero(size_t width) {
@@ -137,18 +162,30 @@ static void triangle_check(SEXP values, R_xlen_t length, const char *name) {
   Rf_error("%s must be NULL or %.0f doubles", name, (double)length);
 }
 
-SEXP triangle_of(SEXP x, SEXP y, SEXP weights, SEXP above) {
+static const double *triangle_numbers(SEXP values) {
+  return Rf_isNull(values) ? NULL : REAL_RO(values);
+}
+
+SEXP triangle_of(SEXP x, SEXP y, SEXP weights, SEXP above, SEXP shift) {
   if (!Rf_isReal(x) || !Rf_isMatrix(x)) Rf_error("the rows are not a matrix of doubles");
-  size_t count = (size_t)Rf_nrows(x), width = (size_t)Rf_ncols(x) + !Rf_isNull(y);
+  triangle_check(shift, Rf_ncols(x), "shift");
+  size_t count = (size_t)Rf_nrows(x);
+  size_t width = (size_t)Rf_ncols(x) + !Rf_isNull(y) + !Rf_isNull(shift);
   triangle_check(y, (R_xlen_t)count, "y");
   triangle_check(weights, (R_xlen_t)count, "weights");
   triangle_check(above, (R_xlen_t)(width * width), "above");
+  triangle_rows rows = {count,
+                        (size_t)Rf_ncols(x),
+                        REAL_RO(x),
+                        triangle_numbers(y),
+                        triangle_numbers(weights),
+                        triangle_numbers(shift)};
   triangle_block b = {.width = width, .stride = triangle_stride(width)};
   b.block = (double *)R_alloc(b.stride * width + 1, sizeof *b.block);
   double *r = triangle_zero(width), *panel = triangle_zero(width);
   if (!Rf_isNull(above)) triangle_turn(r, REAL_RO(above), width);
   for (size_t from = 0, blocks = 1; from < count; from += b.stride, blocks++) {
-    triangle_read(&b, x, y, Rf_isNull(weights) ? NULL : REAL_RO(weights), from);
+    triangle_read(&b, &rows, from);
     triangle_add(&b, panel);
     if (blocks % PANEL_BLOCKS != 0) continue;
     triangle_merge(&b, r, panel);

@@ -11,8 +11,9 @@
 #include <Rinternals.h>
 
 /* R of the triangle `above`, unless it is NULL, and of the rows of the double matrix `x`, with the column `y` behind
- * them unless it is NULL. Row i is multiplied by `weights[i]`, unless that is NULL. Returns a square matrix, where signs
+ * them unless it is NULL. Unless `shift` is NULL, a column of ones is in front of them, and `shift[k]` is subtracted
+ * from column k of `x`. Row i is multiplied by `weights[i]`, unless that is NULL. Returns a square matrix, where signs
  * of rows are arbitrary. Its columns are not finite from the first one on that has such values or too large ones. */
-SEXP triangle_of(SEXP x, SEXP y, SEXP weights, SEXP above);
+SEXP triangle_of(SEXP x, SEXP y, SEXP weights, SEXP above, SEXP shift);
 
 #endif

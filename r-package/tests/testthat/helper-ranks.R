@@ -136,7 +136,7 @@ play <- function(size, f, ..., attempt = 0L, log_server = NULL, results = NULL, 
   job <- list(
     work = serialize(list(f = f, args = list(...)), NULL), size = size, attempt = attempt,
     token = charToRaw(fresh_token()), options = list(timeout = 30, shared_memory = FALSE),
-    kinds = c(n = "d"), log_server = log_server, results = results, batches = rows == "batches",
+    kinds = c(n = "d"), log_server = log_server, results = results, rows = rows,
     collect = collect
   )
   closure <- unserialize(serialize(task_closure, NULL, version = 2)) # as sparklyr ships it

@@ -48,11 +48,81 @@ test_that("classes of a network are strings, and probabilities are columns", {
   expect_named(predicted("prob"), paste0(".prob_", levels(iris$Species)))
 })
 
+test_that("functions of columns get those of the table, and values of rows stay on the ranks", {
+  results <- run_ring(2, {
+    of_table <- function(name, ..., roles = list(), args = list(), of_rows = character()) {
+      rows <- dealt(mtcars, rank, size)
+      x <- setdiff(names(mtcars), c(unlist(roles), "vs"))
+      if (name %in% table_matrices) rows <- as.matrix(rows)
+      table_columns_rank(rows, comm, name, x, roles, args, of_rows)
+    }
+    set.seed(rank)
+    list(
+      of_table("ring_kmeans", args = list(centers = 2), of_rows = "cluster"),
+      of_table("ring_prcomp", args = list(scale. = TRUE)),
+      of_table("ring_cor", roles = list(y = c("mpg", "hp"))),
+      of_table("ring_glmnet", roles = list(y = "mpg", weights = "wt"), args = list(lambda = 0.1)),
+      of_table("ring_quantile", args = list(probs = 0.5))
+    )
+  }, dealt = dealt)
+  x <- mtcars[names(mtcars) != "vs"]
+  found <- results[[1]]
+  expect_null(found[[1]]$cluster)
+  expect_identical(sum(found[[1]]$size), 32L)
+  expect_equal(found[[2]]$sdev, prcomp(x, scale. = TRUE)$sdev, tolerance = 1e-12)
+  expect_equal(found[[3]], cor(x[!names(x) %in% c("mpg", "hp")], x[c("mpg", "hp")]))
+  comm <- local_world()
+  truth <- ring_glmnet(comm, x[!names(x) %in% c("mpg", "wt")], x$mpg, weights = x$wt, lambda = 0.1)
+  expect_equal(coef(found[[4]]), coef(truth), tolerance = 1e-6)
+  expect_equal(found[[5]]["50%", ], vapply(x, median, 1))
+  expect_identical(results[[2]], vector("list", 5))
+})
+
+test_that("columns of a table are named", {
+  columns <- names(mtcars)
+  expect_identical(table_names(columns, NULL, list(y = "mpg", weights = "wt")),
+                   setdiff(columns, c("mpg", "wt")))
+  expect_identical(table_names(columns, c("wt", "hp"), list()), c("wt", "hp"))
+  expect_error(table_names(columns, 3, list()),
+               "`x` must be names of columns of the Spark table, not 3: it has mpg, cyl, disp",
+               class = "ring_error_invalid")
+  expect_error(table_names(columns, NULL, list(y = "miles")), "`y` must be .*, not \"miles\": it")
+  expect_error(table_names("y", NULL, list(y = "y")), "`x` must be names of columns")
+  expect_error(table_refuse_rows(quote(ring_svd(tbl, u = TRUE)), "u", environment()),
+               "`u` must be FALSE for a Spark table")
+})
+
+test_that("clusters, scores and penalised models have columns of predictions", {
+  comm <- local_world()
+  set.seed(1)
+  added <- function(fit, rows, ...) {
+    arguments <- list(...)
+    found <- table_predicted(rows, list(model = fit, arguments = arguments))
+    found <- found[setdiff(names(found), names(rows))]
+    expect_identical(vapply(found, typeof, ""), table_columns(fit, arguments))
+    found
+  }
+  clusters <- ring_kmeans(comm, iris[1:4], 3)
+  expect_identical(added(clusters, iris)$.cluster, unname(clusters$cluster))
+  scores <- ring_prcomp(comm, iris[1:4], rank. = 2)
+  expect_equal(as.matrix(added(scores, iris)), predict(scores, iris), ignore_attr = TRUE)
+  lasso <- ring_glmnet(comm, iris[2:4], iris$Sepal.Length, lambda = c(0.1, 0.01))
+  expect_equal(added(lasso, iris, s = 0.1)$.fitted, predict(lasso, iris[2:4], 0.1)[, 1])
+  classes <- ring_glmnet(comm, iris[1:4], iris$Species, "multinomial", lambda = 0.1)
+  chances <- added(classes, iris, s = 0.1, type = "response")
+  expect_named(chances, paste0(".prob_", levels(iris$Species)))
+  expect_equal(rowSums(chances), rep(1, 150), ignore_attr = TRUE)
+  expect_true(all(added(classes, iris, s = 0.1, type = "class")$.fitted %in% levels(iris$Species)))
+  expect_error(glmnet_predict_table(lasso, NULL, NULL, "link", 0), "pass one penalty as `s`")
+  expect_error(glmnet_predict_table(classes, NULL, 0.1, "link", 0), "type = \"response\"")
+})
+
 test_that("arguments of the other form are errors", {
   comm <- local_world()
   expect_error(ring_lm(comm, mpg ~ wt, mtcars, num_proc = 3),
                "there is no argument `num_proc` with a communicator", class = "ring_error_invalid")
   expect_error(ring_glm(comm, mpg ~ wt, data = mtcars, num_proc = 3), "no argument `num_proc`")
+  expect_error(ring_kmeans(comm, mtcars, 2, num_proc = 3), "no argument `num_proc`")
   skip_if(requireNamespace("sparklyr", quietly = TRUE))
   table <- structure(list(), class = "tbl_spark")
   expect_error(ring_lm(table, mpg ~ wt), "the package sparklyr is not installed")

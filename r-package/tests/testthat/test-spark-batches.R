@@ -75,6 +75,17 @@ test_that("a rank takes its part of a batch, for each kind of column", {
   expect_identical(parts, whole)
 })
 
+test_that("numbers and logicals are a matrix", {
+  numbers <- kinds[c("d", "i", "l")]
+  rows <- read_lines(paste(c("0 -1", "1 3"), every_kind), numbers, batches_matrix)
+  whole <- cbind(d = c(1.5, NA, NaN), i = c(3, NA, -1), l = c(1, NA, 0))
+  expect_identical(rows, whole[c(1:3, 2:3), ])
+  expect_identical(dim(read_lines("", numbers, batches_matrix)), c(0L, 3L))
+  types <- c(n = "DoubleType", name = "StringType")
+  expect_error(batches_check_numbers(types, batches_kinds(types)),
+               "column name is of Spark's type StringType, and a matrix has numbers")
+})
+
 test_that("a rank without rows has columns of the right types", {
   none <- read_lines(c("", ""), kinds)
   expect_identical(dim(none), c(0L, length(kinds)))
@@ -150,7 +161,7 @@ test_that("the name of a file is gone when it is open", {
   name <- batch_file("")
   file <- .Call(C_batch_file_open, name)
   expect_false(file.exists(name))
-  expect_null(.Call(C_batch_file_read, file, 0, "d"))
+  expect_null(.Call(C_batch_file_read, file, 0, "d", raw()))
   .Call(C_batch_file_close, file)
 })
 

@@ -41,7 +41,7 @@ test_that("a function that does not take what it gets is told so", {
   invalid(ring_apply(NULL, function(df) 1), "f\\(df, comm\\), which does not fit.*unused argument")
   invalid(ring_run(NULL, function() 1), "f\\(comm\\), which does not fit")
   invalid(ring_run(NULL, function(comm) 1, rate = 2), "f\\(comm, ...\\), which .* unused argument")
-  invalid(ring_apply(NULL, sum, rows = "some"), "`rows` must be \"all\" or \"batches\", not \"some")
+  invalid(ring_apply(NULL, sum, rows = "some"), "`rows` must be \"all\", \"batches\" or")
   invalid(ring_apply(NULL, sum, collect = NA), "`collect` must be TRUE or FALSE, not NA")
   both <- function(df, comm, rows) rows
   invalid(ring_apply(NULL, both, rows = "all"), "`rows` is an argument of ring_apply\\(\\) and of")

@@ -80,10 +80,42 @@ expect_table_models <- function(sc) {
   expect_ml_functions(cars)
   expect_error(residuals(fit), "residuals\\(\\) needs the rows on the ranks")
 }
+
+# Functions of columns, from the driver.
+expect_table_columns <- function(sc) {
+  x <- mtcars[c("mpg", "wt", "hp", "qsec")]
+  cars <- sparklyr::sdf_copy_to(sc, x, "columns", repartition = 3, overwrite = TRUE)
+  lazy <- function(fit, ...) {
+    found <- predict(fit, cars, ...)
+    expect_s3_class(found, "tbl_spark")
+    as.data.frame(sparklyr::sdf_collect(found))
+  }
+  columns <- c("wt", "qsec")
+  clusters <- ring_kmeans(cars, columns, centers = x[c(1, 20), columns], num_proc = 2)
+  truth <- stats::kmeans(x[columns], x[c(1, 20), columns], algorithm = "Lloyd")
+  expect_equal(unname(clusters$centers), unname(truth$centers))
+  found <- lazy(clusters)
+  expect_identical(found[[".cluster"]], unname(predict(clusters, found)))
+  scores <- ring_prcomp(cars, scale. = TRUE, rank. = 2)
+  expect_equal(scores$sdev[1:2], prcomp(x, scale. = TRUE)$sdev[1:2])
+  found <- lazy(scores)
+  expect_equal(as.matrix(found[c("PC1", "PC2")]), predict(scores, found[names(x)]),
+               ignore_attr = TRUE)
+  lasso <- ring_glmnet(cars, y = "mpg", lambda = c(1, 0.1))
+  expect_identical(lasso$names, c("wt", "hp", "qsec"))
+  found <- lazy(lasso, s = 0.1)
+  expect_equal(found[[".fitted"]], predict(lasso, found, 0.1)[, 1])
+  expect_equal(ring_cor(cars, y = "mpg")[, 1], stats::cor(x[-1], x$mpg)[, 1])
+  expect_equal(ring_quantile(cars, "hp", probs = 0.3)[[1]], stats::quantile(x$hp, 0.3)[[1]])
+  expect_equal(ring_svd(cars, k = 1)$d, svd(x)$d[1])
+  expect_equal(ring_summary(cars)$numbers$median, unname(vapply(x, stats::median, 1)))
+  expect_error(ring_kmeans(cars, "weight", centers = 2), "not \"weight\": it has mpg, wt, hp, qsec")
+}
 # nolint end
 
 test_that("models are fitted to Spark tables, and predict lazily", {
   sc <- spark_connection("local[3]")
   expect_models(sc)
   expect_table_models(sc)
+  expect_table_columns(sc)
 })

@@ -34,4 +34,6 @@ test_that("columns of one kind, many values and no rows are no exception", {
   expect_identical(nrow(many$numbers), 0L)
   expect_identical(ring_summary(comm, mtcars[0, ])$numbers$median, rep(NA_real_, 11))
   expect_error(ring_summary(comm, 1:3), "`x` must be a data frame, not")
+  skip_if_not_installed("tibble")
+  expect_identical(ring_summary(comm, tibble::as_tibble(iris)), ring_summary(comm, iris))
 })
