@@ -62,9 +62,7 @@
 #' }
 #' @export
 ring_kmeans <- function(comm, x, centers, max_iter = 100L, nstart = 1L, tol = 1e-4, ...) {
-  if (is_table(comm)) {
-    return(table_columns_fit("ring_kmeans", match.call(), parent.frame(), "cluster"))
-  }
+  if (is_table(comm)) return(table_columns_fit("ring_kmeans", match.call(), parent.frame()))
   check_no_dots(...)
   call <- scope_call(match.call())
   settings <- agree(comm, kmeans_settings(max_iter, nstart, tol))

@@ -4,28 +4,30 @@
 
 #' Models of Spark tables, in the manner of sparklyr
 #'
-#' `ml_ring_glm()`, `ml_ring_lm()`, `ml_ring_coxph()` and `ml_ring_mlp()` fit [ring_glm()],
-#' [ring_lm()], [ring_coxph()] and [ring_mlp()] to a Spark table, which comes first, as in the `ml_`
+#' These functions fit [ring_glm()], [ring_lm()], [ring_coxph()], [ring_mlp()], [ring_glmnet()],
+#' [ring_kmeans()] and [ring_prcomp()] to a Spark table, which comes first, as in the `ml_`
 #' functions of sparklyr. They return the same models, with the same methods, and
 #' [generics::tidy()] and [generics::glance()] work on them ([ring_tidy]).
 #'
 #' `sparklyr::ml_predict(model, tbl)` returns a lazy Spark table: the columns of `tbl` and
 #' `.fitted`, computed when they are needed. `.fitted` is a probability or mean of a GLM, the linear
 #' predictor of a Cox model, the class of a network as a string, and a number of a regression. For a
-#' network with `type = "prob"` there is a column `.prob_<class>` for each class. Other arguments go
-#' to the `predict()` method of the model.
+#' network with `type = "prob"` there is a column `.prob_<class>` for each class. [ring_kmeans()]
+#' has the column `.cluster`, and [ring_prcomp()] `PC1`, `PC2` and so on. Other arguments go to the
+#' `predict()` method of the model.
 #'
 #' `sparklyr::ml_save(model, path)` writes the model to a file of the driver, which [readRDS()]
 #' reads in any R with this package.
 #'
 #' @param x A Spark table. Each rank gets a part of its rows by [ring_apply()].
-#' @param formula The formula of the model.
-#' @param ... Further arguments of the model, such as `family` or `weights`, by name, and of
+#' @param formula The formula of the model. For the last three functions it has columns and no
+#'   other terms, such as `~ a + b` or `y ~ .`.
+#' @param ... Further arguments of the model, such as `family` or `centers`, by name, and of
 #'   [ring_apply()], such as `num_proc`.
-#' @returns The model: an object of class `ring_glm`, `ring_lm`, `ring_coxph` or `ring_mlp`.
+#' @returns The model: an object of the class of the same name, without `ml_`.
 #' @section Errors:
 #' As for [ring_apply()] and the model.
-#' @seealso [ring_glm()], [ring_lm()], [ring_coxph()], [ring_mlp()]; `vignette("models")`.
+#' @seealso [ring_glm()] and the other models; `vignette("models")`.
 #' @examples
 #' \dontrun{
 #' # Needs Spark.
@@ -35,6 +37,9 @@
 #' generics::tidy(fit, conf.int = TRUE)
 #' sparklyr::ml_predict(fit, births)
 #' sparklyr::ml_save(fit, "births.rds")
+#'
+#' groups <- ml_ring_kmeans(births, ~ age + parity, centers = 3, num_proc = 4)
+#' sparklyr::ml_predict(groups, births)
 #' }
 #' @name ml_ring
 NULL
@@ -55,11 +60,29 @@ ml_ring_coxph <- function(x, formula, ...) ml_fit("ring_coxph", match.call(), pa
 #' @export
 ml_ring_mlp <- function(x, formula, ...) ml_fit("ring_mlp", match.call(), parent.frame())
 
+#' @rdname ml_ring
+#' @export
+ml_ring_glmnet <- function(x, formula, ...) ml_columns("ring_glmnet", match.call(), parent.frame())
+
+#' @rdname ml_ring
+#' @export
+ml_ring_kmeans <- function(x, formula, ...) ml_columns("ring_kmeans", match.call(), parent.frame())
+
+#' @rdname ml_ring
+#' @export
+ml_ring_prcomp <- function(x, formula, ...) ml_columns("ring_prcomp", match.call(), parent.frame())
+
 # The call is that of the model, so that update() and step() find it.
 ml_fit <- function(name, call, env) {
   call[[1L]] <- as.name(name)
   names(call)[names(call) == "x"] <- "comm"
   table_fit(name, call, env)
+}
+
+ml_columns <- function(name, call, env) {
+  call[[1L]] <- as.name(name)
+  names(call)[match(c("x", "formula"), names(call))] <- c("comm", "x")
+  table_columns_fit(name, call, env)
 }
 
 # ---- Methods of sparklyr's generics --------------------------------------------------------------
@@ -80,6 +103,15 @@ ml_predict.ring_coxph <- ml_predict.ring_lm
 #' @exportS3Method sparklyr::ml_predict
 ml_predict.ring_mlp <- ml_predict.ring_lm
 
+#' @exportS3Method sparklyr::ml_predict
+ml_predict.ring_glmnet <- ml_predict.ring_lm
+
+#' @exportS3Method sparklyr::ml_predict
+ml_predict.ring_kmeans <- ml_predict.ring_lm
+
+#' @exportS3Method sparklyr::ml_predict
+ml_predict.ring_prcomp <- ml_predict.ring_lm
+
 #' @exportS3Method sparklyr::ml_save
 ml_save.ring_glm <- function(x, path, overwrite = FALSE, ...) {
   if (file.exists(path) && !check_flag(overwrite, "overwrite")) {
@@ -97,4 +129,13 @@ ml_save.ring_coxph <- ml_save.ring_glm
 
 #' @exportS3Method sparklyr::ml_save
 ml_save.ring_mlp <- ml_save.ring_glm
+
+#' @exportS3Method sparklyr::ml_save
+ml_save.ring_glmnet <- ml_save.ring_glm
+
+#' @exportS3Method sparklyr::ml_save
+ml_save.ring_kmeans <- ml_save.ring_glm
+
+#' @exportS3Method sparklyr::ml_save
+ml_save.ring_prcomp <- ml_save.ring_glm
 # nolint end

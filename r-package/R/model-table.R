@@ -64,10 +64,10 @@ table_rank <- function(df, comm, name, args) {
 
 table_roles <- c("y", "weights", "offset", "foldid") # arguments that name columns, too
 table_matrices <- c("ring_kmeans", "ring_prcomp", "ring_svd", "ring_cor") # take numbers only
+table_row_flags <- c(ring_svd = "u", ring_prcomp = "retx") # ask for values of each row
 
 # Calls the function `name` for columns of a Spark table, in place of the communicator of `call`.
-# Values for each row stay on the ranks: `of_rows` are the names of such values.
-table_columns_fit <- function(name, call, env, of_rows = character()) {
+table_columns_fit <- function(name, call, env) {
   tbl <- eval(call$comm, env)
   driver_check_table(tbl)
   given <- lapply(as.list(call)[-(1:2)], eval, env)
@@ -75,22 +75,44 @@ table_columns_fit <- function(name, call, env, of_rows = character()) {
   args <- given[!spark]
   odd <- setdiff(names(args), names(formals(name)))
   if (length(odd) > 0L) check_stop("there is no argument `", odd[[1L]], "`")
+  columns <- names(sparklyr::sdf_schema(sparklyr::spark_dataframe(tbl)))
+  if (inherits(args$x, "formula")) args <- table_of_formula(args, columns)
   roles <- args[names(args) %in% table_roles & !vapply(args, is.null, NA)]
-  x <- table_names(names(sparklyr::sdf_schema(sparklyr::spark_dataframe(tbl))), args$x, roles)
-  args <- args[!names(args) %in% c("x", names(roles))]
+  x <- table_names(columns, args$x, roles)
+  args <- table_without_rows(name, args[!names(args) %in% c("x", names(roles))])
   tbl <- dplyr::select(tbl, dplyr::all_of(unique(c(x, unlist(roles, use.names = FALSE)))))
   rows <- if (name %in% table_matrices) "matrix" else "all"
-  arguments <- list(name = name, x = x, roles = roles, args = args, of_rows = of_rows, rows = rows)
+  arguments <- list(name = name, x = x, roles = roles, args = args, rows = rows)
   fit <- table_apply(tbl, table_columns_rank, c(arguments, given[spark]))
   if (is.list(fit) && !is.null(fit$call)) fit$call <- scope_call(call)
   fit
 }
 
-# Raises an error if the argument asks for values of all rows.
-table_refuse_rows <- function(call, name, env) {
-  if (!isTRUE(eval(call[[name]], env))) return()
-  check_stop("`", name, "` must be FALSE for a Spark table: it asks for values of each row, which ",
-             "stay on the ranks")
+# The arguments with the columns that the formula `x` names: `~ a + b`, or `y ~ .`.
+table_of_formula <- function(args, columns) {
+  empty <- stats::setNames(rep(list(double()), length(columns)), columns)
+  terms <- stats::terms(args$x, data = as.data.frame(empty, optional = TRUE))
+  named <- vapply(as.list(attr(terms, "variables"))[-1L], is.name, NA)
+  if (!all(named) || any(attr(terms, "order") > 1L)) {
+    check_stop("`x` must be a formula of columns, such as ~ a + b, not ",
+               paste(deparse(args$x), collapse = " "), ": compute other columns by ",
+               "dplyr::mutate() first", call = sys.call(-3))
+  }
+  if (attr(terms, "response") == 1L) args$y <- as.character(args$x[[2L]])
+  args$x <- gsub("`", "", attr(terms, "term.labels"), fixed = TRUE)
+  args
+}
+
+# The arguments, which do not ask for values of each row.
+table_without_rows <- function(name, args) {
+  flag <- table_row_flags[name]
+  if (is.na(flag)) return(args)
+  if (isTRUE(args[[flag]])) {
+    check_stop("`", flag, "` must be FALSE for a Spark table: it asks for values of each row, ",
+               "which stay on the ranks", call = sys.call(-3))
+  }
+  args[[flag]] <- FALSE
+  args
 }
 
 # The columns `x`: by default those that no role has.
@@ -113,14 +135,14 @@ table_refuse <- function(name, value, columns) {
 }
 
 # On a rank of ring_apply(), as table_rank(). `df` is a matrix or a data frame.
-table_columns_rank <- function(df, comm, name, x, roles, args, of_rows) {
+table_columns_rank <- function(df, comm, name, x, roles, args) {
   own <- list(x = if (identical(x, colnames(df))) df else df[, x, drop = FALSE])
   for (role in names(roles)) own[[role]] <- table_columns_role(df, roles[[role]])
   given <- lapply(names(own), function(part) call("$", quote(own), as.name(part)))
   names(given) <- names(own)
   fit <- eval(as.call(c(as.name(name), quote(comm), given, args)))
   if (ring_rank(comm) != 0) return()
-  if (length(of_rows) > 0L) fit[of_rows] <- NULL
+  if (inherits(fit, "ring_kmeans")) fit$cluster <- NULL # of the rows of this rank
   fit
 }
 

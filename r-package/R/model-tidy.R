@@ -31,8 +31,8 @@ tidy_exponentiate <- function(frame, exponentiate) {
 #' Tidy, glance and augment: broom's view of distributed models
 #'
 #' Methods of the generics `tidy()`, `glance()` and `augment()` of the packages generics and broom.
-#' `tidy()` returns a row for each coefficient or component, `glance()` one row for the model, and
-#' `augment()` adds predictions to rows.
+#' `tidy()` returns a row for each coefficient, component or weight, `glance()` one row for the
+#' model, and `augment()` adds predictions to rows.
 #'
 #' @param x A model.
 #' @param conf.int Whether to add a confidence interval: `TRUE` or `FALSE`.
@@ -172,6 +172,46 @@ tidy.ring_glmnet <- function(x, ...) {
   frame$dev.ratio <- x$dev.ratio[frame$step]
   frame$class <- if (ncol(all) > 1L) x$classnames[frame$class]
   tidy_frame(frame[frame$estimate != 0, ])
+}
+
+#' @rdname ring_tidy
+#' @exportS3Method generics::augment
+augment.ring_glmnet <- function(x, newdata, ...) {
+  found <- predict(x, newdata, ...)
+  if (length(dim(found)) != 2L || ncol(found) != 1L) {
+    stop("augment() adds one column: pass one penalty as `s`, and of a multinomial model ",
+         "`type = \"class\"`", call. = FALSE)
+  }
+  tidy_frame(cbind(as.data.frame(newdata), .fitted = found[, 1L]))
+}
+
+#' @rdname ring_tidy
+#' @exportS3Method generics::tidy
+tidy.ring_mlp <- function(x, ...) {
+  parts <- lapply(seq_along(x$weights), function(layer) {
+    weights <- x$weights[[layer]]
+    inputs <- seq_len(nrow(weights) - 1L)
+    data.frame(layer = layer, input = rep(c(inputs, 0L), ncol(weights)), # 0 is the bias
+               unit = rep(seq_len(ncol(weights)), each = nrow(weights)),
+               estimate = as.vector(weights))
+  })
+  tidy_frame(do.call(rbind, parts))
+}
+
+#' @rdname ring_tidy
+#' @exportS3Method generics::glance
+glance.ring_mlp <- function(x, ...) {
+  tidy_frame(data.frame(loss = x$loss, evaluations = x$evaluations, converged = x$converged,
+                        parameters = sum(lengths(x$weights)), nobs = x$nobs))
+}
+
+#' @rdname ring_tidy
+#' @exportS3Method generics::augment
+augment.ring_mlp <- function(x, newdata, ...) {
+  found <- predict(x, newdata, ...)
+  if (is.matrix(found)) colnames(found) <- paste0(".prob_", colnames(found))
+  else found <- data.frame(.fitted = found)
+  tidy_frame(cbind(as.data.frame(newdata), found))
 }
 
 #' @rdname ring_tidy

@@ -35,10 +35,10 @@
 #'   rank.
 #' @section Spark tables:
 #' With a Spark table in place of `comm`, the driver calls the function on the ranks of
-#' [ring_apply()], and gets one result. `x` are names of columns of the table, and by default all
-#' columns that no other argument names. The result has no values for each row of the table.
-#' `predict(fit, tbl)`, where there is such a method, returns a lazy Spark table with the columns of
-#' `tbl` and the predictions.
+#' [ring_apply()], and gets one result. `x` are names of columns of the table or a formula of them,
+#' as `~ a + b`, and by default all columns that no other argument names. The result has no values
+#' for each row of the table. `predict(fit, tbl)`, where there is such a method, returns a lazy
+#' Spark table with the columns of `tbl` and the predictions.
 #' @section Errors:
 #' `ring_error_invalid` on every rank, if an argument is invalid on any rank, or if a value is
 #' missing or infinite. The communicator stays usable. Other errors as for [ring_allreduce()].
@@ -52,12 +52,7 @@
 #' @export
 ring_svd <- function(comm, x, k = NULL, u = TRUE, method = c("auto", "qr", "random"), power = 2L,
                      ...) {
-  if (is_table(comm)) {
-    call <- match.call()
-    if (is.null(call$u)) call$u <- FALSE
-    table_refuse_rows(call, "u", parent.frame())
-    return(table_columns_fit("ring_svd", call, parent.frame()))
-  }
+  if (is_table(comm)) return(table_columns_fit("ring_svd", match.call(), parent.frame()))
   check_no_dots(...)
   settings <- agree(comm, list(
     k = check_whole(k, "k", least = 1, absent = 0L), u = check_flag(u, "u"),
@@ -187,10 +182,7 @@ svd_random <- function(comm, x, k, left, power) {
 #' @export
 ring_prcomp <- function(comm, x, retx = FALSE, center = TRUE, scale. = FALSE, rank. = NULL,
                         method = c("auto", "qr", "random"), power = 2L, ...) {
-  if (is_table(comm)) {
-    table_refuse_rows(match.call(), "retx", parent.frame())
-    return(table_columns_fit("ring_prcomp", match.call(), parent.frame()))
-  }
+  if (is_table(comm)) return(table_columns_fit("ring_prcomp", match.call(), parent.frame()))
   check_no_dots(...)
   call <- scope_call(match.call())
   settings <- agree(comm, list(

@@ -177,4 +177,7 @@ test_that("a path has methods and errors", {
   skip_if_not_installed("generics")
   expect_named(generics::tidy(fit), c("term", "step", "estimate", "lambda", "dev.ratio"))
   expect_identical(generics::glance(fit)$nobs, 32L)
+  added <- generics::augment(fit, mtcars, s = "lambda.min")
+  expect_equal(added$.fitted, unname(predict(fit, mtcars, "lambda.min")[, 1]))
+  expect_error(generics::augment(fit, mtcars), "pass one penalty as `s`")
 })

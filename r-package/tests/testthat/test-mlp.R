@@ -58,6 +58,12 @@ test_that("numbers are learned, too", {
   said <- utils::capture.output(print(summary(fit)))
   expect_match(said, "^ +2 +3 +1 +linear +4$", all = FALSE)
   expect_match(said, "^Rows: 32, parameters: 13$", all = FALSE)
+  skip_if_not_installed("generics")
+  weights <- generics::tidy(structure(fit, class = "ring_mlp"))
+  expect_identical(weights$estimate[weights$layer == 2], as.vector(fit$weights[[2]]))
+  expect_identical(weights$input[weights$layer == 2], c(1:3, 0L))
+  expect_identical(generics::glance(fit)$parameters, 13L)
+  expect_identical(generics::augment(fit, mtcars)$.fitted, predict(fit, mtcars))
   comm <- local_world()
   linear <- ring_mlp(comm, mpg ~ wt + hp, mtcars, hidden = integer(), tol = 1e-14, max_iter = 1000)
   expect_equal(predict(linear, mtcars), unname(fitted(lm(mpg ~ wt + hp, mtcars))),

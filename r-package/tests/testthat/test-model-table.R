@@ -50,15 +50,15 @@ test_that("classes of a network are strings, and probabilities are columns", {
 
 test_that("functions of columns get those of the table, and values of rows stay on the ranks", {
   results <- run_ring(2, {
-    of_table <- function(name, ..., roles = list(), args = list(), of_rows = character()) {
+    of_table <- function(name, roles = list(), args = list()) {
       rows <- dealt(mtcars, rank, size)
       x <- setdiff(names(mtcars), c(unlist(roles), "vs"))
       if (name %in% table_matrices) rows <- as.matrix(rows)
-      table_columns_rank(rows, comm, name, x, roles, args, of_rows)
+      table_columns_rank(rows, comm, name, x, roles, args)
     }
     set.seed(rank)
     list(
-      of_table("ring_kmeans", args = list(centers = 2), of_rows = "cluster"),
+      of_table("ring_kmeans", args = list(centers = 2)),
       of_table("ring_prcomp", args = list(scale. = TRUE)),
       of_table("ring_cor", roles = list(y = c("mpg", "hp"))),
       of_table("ring_glmnet", roles = list(y = "mpg", weights = "wt"), args = list(lambda = 0.1)),
@@ -88,8 +88,13 @@ test_that("columns of a table are named", {
                class = "ring_error_invalid")
   expect_error(table_names(columns, NULL, list(y = "miles")), "`y` must be .*, not \"miles\": it")
   expect_error(table_names("y", NULL, list(y = "y")), "`x` must be names of columns")
-  expect_error(table_refuse_rows(quote(ring_svd(tbl, u = TRUE)), "u", environment()),
-               "`u` must be FALSE for a Spark table")
+  expect_error(table_without_rows("ring_svd", list(u = TRUE)), "`u` must be FALSE for a Spark tab")
+  expect_identical(table_without_rows("ring_svd", list(k = 1)), list(k = 1, u = FALSE))
+  named <- function(x) table_of_formula(list(x = x), c("y", "a", "b c"))
+  expect_identical(named(y ~ .), list(x = c("a", "b c"), y = "y"))
+  expect_identical(named(~ `b c` + a), list(x = c("b c", "a")))
+  expect_error(named(~ log(a)), "formula of columns, such as ~ a \\+ b, not ~log\\(a\\): compute")
+  expect_error(named(~ a * y), "formula of columns")
 })
 
 test_that("clusters, scores and penalised models have columns of predictions", {
