@@ -65,8 +65,8 @@
 #' @section Spark tables:
 #' With a Spark table in place of `comm`, the driver calls the function on the ranks of
 #' [ring_apply()], and gets one model. `y`, `weights`, `offset` and `foldid` are names of columns of
-#' the table, and so is `x`, by default all other columns; `x` may be a formula of columns, as `y ~
-#' a + b`. `predict(fit, tbl)` returns a lazy Spark table with the columns of `tbl` and the
+#' the table, and so is `x`, by default all other columns. `x` may be a formula of columns, such as
+#' `y ~ a + b`. `predict(fit, tbl)` returns a lazy Spark table with the columns of `tbl` and the
 #' predictions.
 #' @inheritSection ring_svd Errors
 #' @references J. Friedman, T. Hastie and R. Tibshirani (2010). Regularization paths for generalized

@@ -63,21 +63,21 @@ static void kmeans_take(kmeans_block *block, const double *x) {
 #define KMEANS_ADD(a, b, middle)                                                                   \
   gap = x - (middle), a += gap * gap, gap = y - (middle), b += gap * gap
 
-/* The squared distances of eight rows to four centers. */
+/* The squared distances of eight rows to four centers: of each center from `squares` on, BLOCK apart. */
 LANES_INLINE void kmeans_tile(const double *column, const double *center, R_xlen_t width,
-                              R_xlen_t stride, double squares[TILE][BLOCK]) {
+                              R_xlen_t stride, double *squares) {
   lanes a0 = {0}, a1 = a0, b0 = a0, b1 = a0, c0 = a0, c1 = a0, d0 = a0, d1 = a0, gap;
   for (R_xlen_t k = 0; k < width; k++, column += BLOCK, center += stride) {
-    lanes x = lanes_at(column), y = lanes_at(column + LANES);
+    lanes x = LANES_AT(column), y = LANES_AT(column + LANES);
     KMEANS_ADD(a0, a1, center[0]);
     KMEANS_ADD(b0, b1, center[1]);
     KMEANS_ADD(c0, c1, center[2]);
     KMEANS_ADD(d0, d1, center[3]);
   }
-  lanes_put(squares[0], &a0), lanes_put(squares[0] + LANES, &a1);
-  lanes_put(squares[1], &b0), lanes_put(squares[1] + LANES, &b1);
-  lanes_put(squares[2], &c0), lanes_put(squares[2] + LANES, &c1);
-  lanes_put(squares[3], &d0), lanes_put(squares[3] + LANES, &d1);
+  LANES_PUT(squares, a0), LANES_PUT(squares + LANES, a1), squares += BLOCK;
+  LANES_PUT(squares, b0), LANES_PUT(squares + LANES, b1), squares += BLOCK;
+  LANES_PUT(squares, c0), LANES_PUT(squares + LANES, c1), squares += BLOCK;
+  LANES_PUT(squares, d0), LANES_PUT(squares + LANES, d1);
 }
 
 /* Without branches, which processors cannot predict here. */
@@ -92,7 +92,7 @@ LANES_INLINE void kmeans_compare(kmeans_block *block, const double *squares, dou
 }
 
 LANES_CLONES static void kmeans_look(kmeans_block *block, const kmeans_centers *centers) {
-  double squares[TILE][BLOCK];
+  double squares[TILE * BLOCK];
   for (int i = 0; i < BLOCK; i++) {
     block->best[i] = block->second[i] = INFINITY;
     block->nearest[i] = 1;
@@ -100,8 +100,9 @@ LANES_CLONES static void kmeans_look(kmeans_block *block, const kmeans_centers *
   for (R_xlen_t center = 0; center < centers->stride; center += TILE) {
     for (int i = 0; i < BLOCK; i += 2 * LANES)
       kmeans_tile(block->values + i, centers->columns + center, centers->width, centers->stride,
-                  (double (*)[BLOCK])(squares[0] + i));
-    for (int t = 0; t < TILE; t++) kmeans_compare(block, squares[t], (double)(center + t) + 1);
+                  squares + i);
+    for (int t = 0; t < TILE; t++)
+      kmeans_compare(block, squares + t * BLOCK, (double)(center + t) + 1);
   }
 }
 

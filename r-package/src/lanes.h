@@ -18,12 +18,8 @@ typedef double lanes __attribute__((vector_size(LANES * sizeof(double)), aligned
 #endif
 #define LANES_INLINE static inline __attribute__((always_inline))
 
-LANES_INLINE lanes lanes_at(const double *from) {
-  return *(const lanes *)from;
-}
-
-LANES_INLINE void lanes_put(double *to, const lanes *x) {
-  *(lanes *)to = *x;
-}
+/* Macros, because without AVX a function that returned `lanes` would be called in another way. */
+#define LANES_AT(from) (*(const lanes *)(from))
+#define LANES_PUT(to, x) (*(lanes *)(to) = (x))
 
 #endif

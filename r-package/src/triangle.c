@@ -25,9 +25,9 @@ LANES_INLINE void triangle_reflect_four(double *row, const double *v, double tau
   double *a = first, *b = a + stride, *c = b + stride, *d = c + stride;
   lanes s = {0}, t = s, u = s, w = s, x;
   for (size_t i = 0; i < rows; i += LANES) {
-    x = lanes_at(v + i);
-    s += x * lanes_at(a + i), t += x * lanes_at(b + i);
-    u += x * lanes_at(c + i), w += x * lanes_at(d + i);
+    x = LANES_AT(v + i);
+    s += x * LANES_AT(a + i), t += x * LANES_AT(b + i);
+    u += x * LANES_AT(c + i), w += x * LANES_AT(d + i);
   }
   double sums[4] = {triangle_total(&s), triangle_total(&t), triangle_total(&u), triangle_total(&w)};
   for (int k = 0; k < 4; k++) {
@@ -35,10 +35,10 @@ LANES_INLINE void triangle_reflect_four(double *row, const double *v, double tau
     row[k] -= sums[k];
   }
   for (size_t i = 0; i < rows; i += LANES) {
-    x = lanes_at(v + i);
-    s = lanes_at(a + i) - sums[0] * x, t = lanes_at(b + i) - sums[1] * x;
-    u = lanes_at(c + i) - sums[2] * x, w = lanes_at(d + i) - sums[3] * x;
-    lanes_put(a + i, &s), lanes_put(b + i, &t), lanes_put(c + i, &u), lanes_put(d + i, &w);
+    x = LANES_AT(v + i);
+    s = LANES_AT(a + i) - sums[0] * x, t = LANES_AT(b + i) - sums[1] * x;
+    u = LANES_AT(c + i) - sums[2] * x, w = LANES_AT(d + i) - sums[3] * x;
+    LANES_PUT(a + i, s), LANES_PUT(b + i, t), LANES_PUT(c + i, u), LANES_PUT(d + i, w);
   }
 }
 
@@ -59,7 +59,7 @@ LANES_INLINE void triangle_reflect(triangle_block *b, double *row, const double 
 /* The norm of a column, which neither overflows nor underflows where the norm does not. */
 LANES_INLINE double triangle_norm(const double *column, size_t rows) {
   lanes sum = {0};
-  for (size_t i = 0; i < rows; i += LANES) sum += lanes_at(column + i) * lanes_at(column + i);
+  for (size_t i = 0; i < rows; i += LANES) sum += LANES_AT(column + i) * LANES_AT(column + i);
   double squares = triangle_total(&sum), largest = 0;
   if (isnan(squares) || (squares > 1e-280 && squares < 1e280)) return sqrt(squares);
   for (size_t i = 0; i < rows; i++) {
