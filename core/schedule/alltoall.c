@@ -51,6 +51,13 @@ ring_status ring_schedule_allgather_bruck(ring_schedule *schedule, int rank, int
   }
   for (int k = 0; k < rounds; k++) {
     ring_schedule_lane(schedule, RING_LANE_SEND, schedule_wrap(rank - (1 << k), size));
+    if (k == 0) { /* the own part, which need not wait for its copy */
+      ring_schedule_step(schedule, (ring_step){.op = RING_STEP_SEND,
+                                               .source = RING_SPACE_INPUT,
+                                               .after = RING_STEP_FREE,
+                                               .count = own});
+      continue;
+    }
     bruck_move(schedule, parts, size,
                (ring_step){.op = RING_STEP_SEND,
                            .source = RING_SPACE_OUTPUT,
