@@ -86,6 +86,7 @@
 #include "engine/engine.c"
 #include "engine/frame_mover.c"
 #include "engine/idle.c"
+#include "engine/lane.c"
 #include "engine/outside_wait.c"
 #include "engine/reduce.c"
 #include "engine/scale.c"

@@ -3,11 +3,11 @@
 
 #include <stdlib.h>
 
-#include "base/error.h"
 #include "engine/detector/failure.h"
 #include "engine/detector/stall.h"
 #include "engine/frame_mover.h"
 #include "engine/idle.h"
+#include "engine/lane.h"
 #include "peers/connector.h"
 
 /* Turns after which a call that never waits checks its deadline and its interrupt hook. */
@@ -20,49 +20,14 @@ void ring_engine_fini(ring_engine *engine) {
   *engine = (ring_engine){0};
 }
 
-static bool engine_lane_reduces(const ring_schedule *schedule, const ring_lane *lane) {
-  for (size_t i = 0; i < lane->count; i++)
-    if (schedule->steps[lane->first + i].op == RING_STEP_REDUCE) return true;
-  return false;
-}
-
-static bool engine_grow(void **memory, size_t *capacity, size_t need) {
-  if (need <= *capacity) return true;
-  void *grown = realloc(*memory, need);
-  if (grown == NULL) return false;
-  *memory = grown;
-  *capacity = need;
-  return true;
-}
-
-/* Lays out the engine's memory: scratch first, then one staging frame for each lane that
- * reduces. */
 static ring_status engine_prepare(ring_run *run) {
   ring_engine *engine = run->engine;
-  const ring_schedule *schedule = run->task->schedule;
-  size_t frame = (size_t)run->chunk * run->task->wide_size;
-  size_t scratch = (size_t)schedule->scratch * run->task->wide_size;
-  size_t need = scratch;
   engine->lanes = 0;
-  for (size_t i = 0; i < schedule->lane_count; i++)
-    if (engine_lane_reduces(schedule, &schedule->lanes[i])) need += frame;
-  if (!engine_grow((void **)&engine->progress, &engine->progress_capacity,
-                   schedule->lane_count * sizeof *engine->progress) ||
-      !engine_grow((void **)&engine->memory, &engine->memory_capacity, need))
-    return ring_error_set(run->error, RING_NO_MEMORY, engine->peers->rank, 0,
-                          "rank %d is out of memory: the call needs %zu bytes of scratch",
-                          engine->peers->rank, need);
-  uint8_t *staging = need == 0 ? NULL : engine->memory + scratch;
-  for (size_t i = 0; i < schedule->lane_count; i++) {
-    ring_progress *progress = &engine->progress[i];
-    *progress = (ring_progress){0};
-    if (!engine_lane_reduces(schedule, &schedule->lanes[i])) continue;
-    progress->staging = staging;
-    staging += frame;
-  }
+  ring_status status = ring_lane_prepare(run);
+  if (status != RING_OK) return status;
   for (int i = 0; i < engine->peers->linked_count; i++)
     engine->peers->peer[engine->peers->linked[i]].early = false;
-  engine->lanes = run->lanes_left = schedule->lane_count;
+  engine->lanes = run->lanes_left;
   return RING_OK;
 }
 

@@ -10,7 +10,7 @@
 #include "engine/detector/failure.h"
 #include "engine/detector/mismatch.h"
 #include "engine/detector/run_error.h"
-#include "engine/reduce.h"
+#include "engine/lane.h"
 #include "peers/connector.h"
 
 /* The bytes that a lane moves in one turn. With more of them the two ends of a link disturb each
@@ -21,39 +21,7 @@
  * first byte of a frame. */
 _Static_assert(RING_HEADER_BYTES % 2 == 0 && RING_CHUNK_BYTES % 2 == 0, "records begin frames");
 
-/* ---- Places ------------------------------------------------------------------------------- */
-
-static size_t frame_mover_width(const ring_run *run, uint8_t space) {
-  return space == RING_SPACE_SCRATCH ? run->task->wide_size : run->task->element_size;
-}
-
-/* The place of element `index` of a space. Nothing writes to an input. */
-static uint8_t *frame_mover_place(const ring_run *run, uint8_t space, uint64_t index) {
-  const ring_task *task = run->task;
-  uint8_t *base = space == RING_SPACE_INPUT    ? (uint8_t *)(uintptr_t)task->input
-                  : space == RING_SPACE_OUTPUT ? task->output
-                                               : run->engine->memory;
-  return base == NULL ? NULL : base + index * frame_mover_width(run, space);
-}
-
-static const ring_step *frame_mover_step(const ring_run *run, size_t lane) {
-  return &run->task->schedule->steps[run_lane(run, lane)->first + run->engine->progress[lane].step];
-}
-
-/* Whether elements up to `end` of a step may move. */
-static bool frame_mover_may_move(const ring_run *run, const ring_step *step, uint64_t end) {
-  if (step->after == RING_STEP_FREE) return true;
-  uint64_t needed = step->mark + end + (end == step->count ? 1 : 0);
-  if (step->flags & RING_STEP_WHOLE) needed = step->mark;
-  return run->engine->progress[step->after].watermark >= needed;
-}
-
 /* ---- Frames ------------------------------------------------------------------------------- */
-
-static size_t frame_mover_wire_width(const ring_run *run, const ring_step *step) {
-  if (step->op == RING_STEP_SEND) return frame_mover_width(run, step->source);
-  return step->flags & RING_STEP_WIDE ? run->task->wide_size : run->task->element_size;
-}
 
 static void frame_mover_record(const ring_run *run, size_t lane, bool begins) {
   const ring_lane *shape = run_lane(run, lane);
@@ -66,76 +34,24 @@ static void frame_mover_record(const ring_run *run, size_t lane, bool begins) {
 /* Begins the next frame of a lane, if its elements may move. */
 static bool frame_mover_begin(ring_run *run, size_t lane) {
   ring_progress *progress = &run->engine->progress[lane];
-  const ring_step *step = frame_mover_step(run, lane);
-  uint64_t left = step->count - progress->elements;
-  uint64_t elements = left < run->chunk ? left : run->chunk;
-  if (!frame_mover_may_move(run, step, progress->elements + elements)) return false;
-  size_t bytes = (size_t)elements * frame_mover_wire_width(run, step);
+  size_t bytes;
+  if (!ring_lane_begin(run, lane, run->chunk, &bytes)) return false;
   if (run_lane(run, lane)->kind == RING_LANE_RECV) {
     ring_frame frame = {RING_FRAME_DATA, (uint32_t)bytes, run->task->call, 0};
     ring_frame_pack(&frame, progress->expected);
   }
-  progress->active = true;
   progress->moved = 0;
-  progress->frame_elements = elements;
   progress->frame_bytes = RING_HEADER_BYTES + bytes;
   if (run->engine->timeline != NULL) frame_mover_record(run, lane, true);
-  if (step->op == RING_STEP_SEND)
-    progress->payload = frame_mover_place(run, step->source, step->from + progress->elements);
-  else if (step->op == RING_STEP_REDUCE)
-    progress->payload = progress->staging;
-  else
-    progress->payload = frame_mover_place(run, step->destination, step->to + progress->elements);
   return true;
 }
 
-/* Reduces the elements of the frame that is under way. */
-static void frame_mover_reduce(ring_run *run, const ring_step *step,
-                               const ring_progress *progress) {
-  const ring_task *task = run->task;
-  bool combines = step->op == RING_STEP_COMBINE, last = (step->flags & RING_STEP_LAST) != 0;
-  ring_reduction reduction = {
-      .dtype = (ring_dtype)task->dtype,
-      .op = (ring_op)task->op,
-      .divisor = last && task->divide ? run->engine->peers->size : 0,
-      .local_wide = (step->flags & RING_STEP_SOURCE_WIDE) != 0,
-      .received_wide = (step->flags & RING_STEP_WIDE) != 0,
-      .destination_wide = step->destination == RING_SPACE_SCRATCH,
-  };
-  const void *local = frame_mover_place(run, step->source, step->from + progress->elements);
-  const void *received = progress->staging;
-  if (combines)
-    received = frame_mover_place(run, RING_SPACE_SCRATCH, step->with + progress->elements);
-  if (step->flags & RING_STEP_SWAPPED) {
-    const void *swapped = local;
-    local = received;
-    received = swapped;
-    bool wide = reduction.local_wide;
-    reduction.local_wide = reduction.received_wide;
-    reduction.received_wide = wide;
-  }
-  ring_reduction_apply(&reduction,
-                       frame_mover_place(run, step->destination, step->to + progress->elements),
-                       local, received, (size_t)progress->frame_elements);
-}
-
-/* Moves the watermark past the frame, and the lane to its next step when the current step is
- * finished. */
 static void frame_mover_end(ring_run *run, size_t lane) {
   ring_progress *progress = &run->engine->progress[lane];
-  const ring_step *step = frame_mover_step(run, lane);
   if (run->engine->timeline != NULL) frame_mover_record(run, lane, false);
-  if (step->op == RING_STEP_REDUCE && progress->frame_elements > 0)
-    frame_mover_reduce(run, step, progress);
-  progress->elements += progress->frame_elements;
-  progress->watermark += progress->frame_elements;
-  progress->active = false;
   progress->frame++;
   if (progress->sealed > 0) progress->sealed--;
-  if (progress->elements < step->count) return;
-  progress->watermark++;
-  progress->elements = 0;
-  if (++progress->step == run_lane(run, lane)->count) run->lanes_left--;
+  ring_lane_end(run, lane);
 }
 
 /* ---- Lanes -------------------------------------------------------------------------------- */
@@ -185,13 +101,13 @@ static uint8_t *frame_mover_seal(ring_run *run, size_t lane, const ring_link *li
 static int frame_mover_pieces(ring_run *run, size_t lane, const ring_link *link,
                               struct iovec pieces[2 * RING_BURST_FRAMES]) {
   ring_progress *progress = &run->engine->progress[lane];
-  const ring_step *step = frame_mover_step(run, lane);
+  const ring_step *step = run_step(run, lane);
   int count = run_pieces(progress, frame_mover_seal(run, lane, link, 0), pieces);
   uint64_t end = progress->elements + progress->frame_elements;
   size_t payload = progress->frame_bytes - RING_HEADER_BYTES;
   for (int next = 1; payload > 0 && next < RING_BURST_FRAMES; next++) {
     end += progress->frame_elements;
-    if (end > step->count || !frame_mover_may_move(run, step, end)) break;
+    if (end > step->count || !ring_lane_may_move(run, step, end)) break;
     uint8_t *header = frame_mover_seal(run, lane, link, next);
     pieces[count++] = (struct iovec){header, RING_HEADER_BYTES};
     pieces[count++] = (struct iovec){progress->payload + (size_t)next * payload, payload};
@@ -304,32 +220,6 @@ static ring_status frame_mover_move(ring_run *run, size_t lane, size_t *whole) {
   return RING_OK;
 }
 
-/* Rounds the accumulators of a frame. The minimum of a value and itself is the value. */
-static void frame_mover_narrow(const ring_run *run, const ring_progress *progress,
-                               const uint8_t *from) {
-  ring_reduction narrow = {.dtype = (ring_dtype)run->task->dtype,
-                           .op = RING_MIN,
-                           .local_wide = true,
-                           .received_wide = true};
-  ring_reduction_apply(&narrow, progress->payload, from, from, (size_t)progress->frame_elements);
-}
-
-static void frame_mover_local(ring_run *run, size_t lane, size_t *frame) {
-  ring_progress *progress = &run->engine->progress[lane];
-  const ring_step *step = frame_mover_step(run, lane);
-  const uint8_t *from = frame_mover_place(run, step->source, step->from + progress->elements);
-  size_t bytes = (size_t)progress->frame_elements * run->task->element_size;
-  if (step->op == RING_STEP_COMBINE && bytes > 0)
-    frame_mover_reduce(run, step, progress);
-  else if (step->flags & RING_STEP_SOURCE_WIDE)
-    frame_mover_narrow(run, progress, from);
-  else if (bytes > 0 && progress->payload != from)
-    memcpy(progress->payload, from, bytes);
-  run->moved = true;
-  *frame = progress->frame_bytes;
-  frame_mover_end(run, lane);
-}
-
 /* Moves frames of a lane as long as whole frames move, up to a burst. */
 static ring_status frame_mover_advance(ring_run *run, size_t lane) {
   ring_progress *progress = &run->engine->progress[lane];
@@ -338,10 +228,14 @@ static ring_status frame_mover_advance(ring_run *run, size_t lane) {
     frame = 0;
     if (status != RING_OK || progress->step == run_lane(run, lane)->count) break;
     if (!progress->active && !frame_mover_begin(run, lane)) break;
-    if (run_lane(run, lane)->kind == RING_LANE_LOCAL)
-      frame_mover_local(run, lane, &frame);
-    else
+    if (run_lane(run, lane)->kind == RING_LANE_LOCAL) {
+      frame = progress->frame_bytes;
+      ring_lane_local(run, lane);
+      frame_mover_end(run, lane);
+      run->moved = true;
+    } else {
       status = frame_mover_move(run, lane, &frame);
+    }
   }
   return status;
 }

@@ -24,12 +24,13 @@ typedef struct ring_progress {
   uint64_t frame_elements;
   size_t frame_bytes, moved; /* header and payload */
   uint8_t *payload;
-  uint8_t expected[RING_HEADER_BYTES]; /* the header that the peer must send */
-  uint8_t header[RING_HEADER_BYTES];   /* the header that has come */
-  uint32_t frame;                      /* number of the frame that is sent */
-  int sealed;                          /* headers that are ready, from that frame's on */
+  uint8_t *staging; /* one frame, of a lane that reduces */
+  uint32_t frame;   /* number of the frame that is sent */
+  int sealed;       /* headers that are ready, from that frame's on */
+  /* Headers are not cleared for a run, which would take as long as a short call over MPI. */
+  uint8_t expected[RING_HEADER_BYTES];                   /* that the peer must send */
+  uint8_t header[RING_HEADER_BYTES];                     /* that has come */
   uint8_t headers[RING_BURST_FRAMES][RING_HEADER_BYTES]; /* of sent frames, by number, cyclic */
-  uint8_t *staging;                                      /* one frame, of a lane that reduces */
 } ring_progress;
 
 /* What this rank has reported in the current wait (detector/outbox.h). */
@@ -103,6 +104,10 @@ typedef struct ring_run {
 
 static inline const ring_lane *run_lane(const ring_run *run, size_t lane) {
   return &run->task->schedule->lanes[lane];
+}
+
+static inline const ring_step *run_step(const ring_run *run, size_t lane) {
+  return &run->task->schedule->steps[run_lane(run, lane)->first + run->engine->progress[lane].step];
 }
 
 /* Whether a lane is reading from a rank now. */

@@ -14,6 +14,7 @@ ring_status ring_schedule_reserve(ring_schedule *schedule, size_t lanes, size_t 
   schedule->lane_count = 0;
   schedule->step_count = 0;
   schedule->scratch = 0;
+  schedule->reduces = false;
   ring_lane *more_lanes =
       builder_grow(schedule->lanes, &schedule->lane_capacity, lanes, sizeof *more_lanes);
   if (more_lanes == NULL) return RING_NO_MEMORY;
@@ -34,6 +35,7 @@ int32_t ring_schedule_lane(ring_schedule *schedule, ring_lane_kind kind, int pee
 void ring_schedule_step(ring_schedule *schedule, ring_step step) {
   schedule->steps[schedule->step_count++] = step;
   schedule->lanes[schedule->lane_count - 1].count++;
+  if (step.op == RING_STEP_REDUCE) schedule->reduces = true;
 }
 
 void ring_schedule_copy_lane(ring_schedule *schedule, uint64_t from, uint64_t to, uint64_t count) {

@@ -70,6 +70,7 @@ typedef struct ring_schedule {
   size_t lane_count, step_count;
   size_t lane_capacity, step_capacity;
   uint64_t scratch; /* accumulators needed */
+  bool reduces;     /* some step is a REDUCE */
 } ring_schedule;
 
 /* A schedule without lanes. */

@@ -98,24 +98,30 @@ static bool plan_fits(const ring_plan *plan, const ring_call *call) {
          kept->root == call->root && kept->count == call->count;
 }
 
+/* The kept plan that fits the call, or else that whose last use is the longest ago. */
+static ring_plan *plan_place(ring_plans *plans, const ring_call *call) {
+  ring_plan *plan = &plans->kept[plans->latest];
+  if (plan_fits(plan, call)) return plan;
+  for (int i = 0; i < RING_PLANS_KEPT; i++) {
+    ring_plan *kept = &plans->kept[i];
+    if (plan_fits(kept, call)) return kept;
+    if (kept->used < plan->used) plan = kept;
+  }
+  return plan;
+}
+
 ring_status ring_plan_find(ring_plans *plans, const ring_outline *outline,
                            const ring_schedule **schedule) {
   *schedule = &plans->passing;
   if (!plan_keeps(outline->call.collective)) return plan_select(plans, &plans->passing, outline);
-  ring_plan *plan = &plans->kept[0];
-  for (int i = 0; i < RING_PLANS_KEPT; i++) {
-    ring_plan *kept = &plans->kept[i];
-    if (plan_fits(kept, &outline->call)) {
-      kept->used = ++plans->clock;
-      *schedule = &kept->schedule;
-      return RING_OK;
-    }
-    if (kept->used < plan->used) plan = kept;
+  ring_plan *plan = plan_place(plans, &outline->call);
+  plans->latest = (int)(plan - plans->kept);
+  if (!plan_fits(plan, &outline->call)) {
+    plan->used = 0;
+    ring_status status = plan_select(plans, &plan->schedule, outline);
+    if (status != RING_OK) return status;
+    plan->call = outline->call;
   }
-  plan->used = 0;
-  ring_status status = plan_select(plans, &plan->schedule, outline);
-  if (status != RING_OK) return status;
-  plan->call = outline->call;
   plan->used = ++plans->clock;
   *schedule = &plan->schedule;
   return RING_OK;

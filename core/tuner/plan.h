@@ -20,6 +20,7 @@ typedef struct ring_plan {
 typedef struct ring_plans {
   ring_selector selector; /* set before the first find */
   ring_plan kept[RING_PLANS_KEPT];
+  int latest;            /* the kept plan that was found last; a loop repeats its call */
   ring_schedule passing; /* of the last call that is not cached: with counts, or a message */
   uint64_t clock;
 } ring_plans;
