@@ -98,13 +98,94 @@ static void our_alltoall(float *x, float *y, int count) {
   check(ring_alltoall(comm, x, y, (size_t)(count / size), RING_FLOAT32));
 }
 
+static void mpi_reduce(float *x, float *y, int count) {
+  MPI_Reduce(x, y, count, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
+}
+
+static void mpi_ireduce(float *x, float *y, int count) {
+  MPI_Request request;
+  MPI_Ireduce(x, y, count, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD, &request);
+  wait_for(&request);
+}
+
+static void our_reduce(float *x, float *y, int count) {
+  check(ring_reduce(comm, x, y, (size_t)count, RING_FLOAT32, RING_SUM, 0));
+}
+
+/* `count` is that of the input. */
+static void mpi_reduce_scatter(float *x, float *y, int count) {
+  MPI_Reduce_scatter_block(x, y, count / size, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void mpi_ireduce_scatter(float *x, float *y, int count) {
+  MPI_Request request;
+  MPI_Ireduce_scatter_block(x, y, count / size, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &request);
+  wait_for(&request);
+}
+
+static void our_reduce_scatter(float *x, float *y, int count) {
+  check(ring_reduce_scatter(comm, x, y, (size_t)(count / size), RING_FLOAT32, RING_SUM));
+}
+
+static void mpi_scan(float *x, float *y, int count) {
+  MPI_Scan(x, y, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void mpi_iscan(float *x, float *y, int count) {
+  MPI_Request request;
+  MPI_Iscan(x, y, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &request);
+  wait_for(&request);
+}
+
+static void our_scan(float *x, float *y, int count) {
+  check(ring_scan(comm, x, y, (size_t)count, RING_FLOAT32, RING_SUM));
+}
+
+static void mpi_gather(float *x, float *y, int count) {
+  int part = count / size;
+  MPI_Gather(x, part, MPI_FLOAT, y, part, MPI_FLOAT, 0, MPI_COMM_WORLD);
+}
+
+static void mpi_igather(float *x, float *y, int count) {
+  MPI_Request request;
+  int part = count / size;
+  MPI_Igather(x, part, MPI_FLOAT, y, part, MPI_FLOAT, 0, MPI_COMM_WORLD, &request);
+  wait_for(&request);
+}
+
+static void our_gather(float *x, float *y, int count) {
+  check(ring_gather(comm, x, y, (size_t)(count / size), RING_FLOAT32, 0));
+}
+
+static void mpi_scatter(float *x, float *y, int count) {
+  int part = count / size;
+  MPI_Scatter(x, part, MPI_FLOAT, y, part, MPI_FLOAT, 0, MPI_COMM_WORLD);
+}
+
+static void mpi_iscatter(float *x, float *y, int count) {
+  MPI_Request request;
+  int part = count / size;
+  MPI_Iscatter(x, part, MPI_FLOAT, y, part, MPI_FLOAT, 0, MPI_COMM_WORLD, &request);
+  wait_for(&request);
+}
+
+static void our_scatter(float *x, float *y, int count) {
+  check(ring_scatter(comm, x, y, (size_t)(count / size), RING_FLOAT32, 0));
+}
+
 static const struct {
   const char *name;
   call ways[WAYS];
-} collectives[] = {{"allreduce", {mpi_allreduce, mpi_iallreduce, our_allreduce}},
-                   {"broadcast", {mpi_broadcast, mpi_ibroadcast, our_broadcast}},
-                   {"allgather", {mpi_allgather, mpi_iallgather, our_allgather}},
-                   {"alltoall", {mpi_alltoall, mpi_ialltoall, our_alltoall}}};
+} collectives[] = {
+    {"allreduce", {mpi_allreduce, mpi_iallreduce, our_allreduce}},
+    {"broadcast", {mpi_broadcast, mpi_ibroadcast, our_broadcast}},
+    {"allgather", {mpi_allgather, mpi_iallgather, our_allgather}},
+    {"alltoall", {mpi_alltoall, mpi_ialltoall, our_alltoall}},
+    {"reduce", {mpi_reduce, mpi_ireduce, our_reduce}},
+    {"reduce_scatter", {mpi_reduce_scatter, mpi_ireduce_scatter, our_reduce_scatter}},
+    {"scan", {mpi_scan, mpi_iscan, our_scan}},
+    {"gather", {mpi_gather, mpi_igather, our_gather}},
+    {"scatter", {mpi_scatter, mpi_iscatter, our_scatter}}};
 enum { COLLECTIVES = sizeof collectives / sizeof *collectives };
 
 /* ---- Measuring ---------------------------------------------------------------------------- */
@@ -134,7 +215,7 @@ static void measure(const char *name, const call *ways, float *x, float *y, int 
     fast[way] = times[way][ROUNDS / 4];
   }
   if (rank == 0)
-    printf("%-10s %8d B  MPI %9.2f us, nonblocking %9.2f us, sparkring %9.2f us: %.2f, %.2f\n",
+    printf("%-14s %8d B  MPI %9.2f us, nonblocking %9.2f us, sparkring %9.2f us: %.2f, %.2f\n",
            name, bytes, fast[0], fast[1], fast[2], fast[2] / fast[0], fast[2] / fast[1]);
   fflush(stdout);
 }
@@ -153,6 +234,9 @@ int main(int argc, char **argv) {
   size = ring_comm_size(comm);
   float *x = calloc(1, BYTES_MOST), *y = calloc(1, BYTES_MOST);
   if (x == NULL || y == NULL) return 1;
+  memset(x, 1,
+         BYTES_MOST); /* pages that nothing has written are one page, which stays in the cache */
+  memset(y, 1, BYTES_MOST);
   for (int i = 0; i < COLLECTIVES; i++) {
     if (argc > 1 && strcmp(argv[1], collectives[i].name) != 0) continue;
     for (int bytes = BYTES_LEAST < 4 * size ? 4 * size : BYTES_LEAST; bytes <= BYTES_MOST;

@@ -26,6 +26,7 @@
 #include "backend/mpi.c"
 #include "backend/mpi_library.c"
 #include "backend/mpi_loader.c"
+#include "backend/mpi_messages.c"
 #include "backend/mpi_numbers.c"
 #include "backend/mpi_opening.c"
 #include "backend/mpi_plan.c"

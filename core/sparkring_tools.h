@@ -191,13 +191,14 @@ RING_API const char *ring_comm_link(const ring_comm *comm, int peer);
 typedef struct ring_explanation {
   const char *collective, *dtype;
   const char *algorithm; /* "slots" (short calls) and "arena" use shared memory and no links */
-  const char *reason;    /* "rule", "least cost", "only one", "shared memory" or "backend" */
-  const char *tier;      /* of the slowest link between two ranks: "shm", "loopback" or "network" */
-  const char *backend;   /* that carries the call out: "native" or "mpi" */
-  uint64_t bytes;        /* of the larger of a rank's two buffers */
-  uint64_t count;        /* the call's argument */
-  uint64_t steps;        /* of this rank: sends, receives, reductions and copies */
-  uint64_t links;        /* ranks that this rank exchanges messages with */
+  const char *
+      reason; /* "rule", "least cost", "only one", "shared memory", "messages of MPI" or "backend" */
+  const char *tier;    /* of the slowest link between two ranks: "shm", "loopback" or "network" */
+  const char *backend; /* that carries the call out: "native" or "mpi" */
+  uint64_t bytes;      /* of the larger of a rank's two buffers */
+  uint64_t count;      /* the call's argument */
+  uint64_t steps;      /* of this rank: sends, receives, reductions and copies */
+  uint64_t links;      /* ranks that this rank exchanges messages with */
   uint64_t messages_sent, messages_received; /* as ring_comm_counters counts them */
   uint64_t bytes_sent, bytes_received;
   double seconds;           /* predicted by the table of costs; 0 for MPI */

@@ -12,7 +12,7 @@
 
 /* MPI moves data in MPI_Test only, so this rank calls it without a pause. After MPI_TESTS calls it reads the
  * clock, and looks at the links every MPI_LOOK_NS. */
-#define MPI_TESTS 32
+#define MPI_TESTS 256
 #define MPI_LOOK_NS UINT64_C(1000000)
 #define MPI_LONG_NS UINT64_C(50000000) /* a call that waits for a rank, and does not move data */
 #define MPI_LONG_LOOK_NS UINT64_C(10000000)
@@ -73,11 +73,15 @@ static ring_status mpi_plan_failed(const ring_mpi *mpi, ring_status status, ring
 
 /* ---- Running ------------------------------------------------------------------------------ */
 
-/* How far a collective of MPI has come. */
+/* A call that is carried out by MPI, and how far it has come. */
 typedef struct mpi_progress {
+  const ring_mpi_plan *plan; /* one collective of MPI; NULL: messages */
+  int tag;                   /* of the messages */
+  bool large;                /* a test may reduce or copy for long */
   ring_mpi_handle request;
   bool started;
   int done;
+  int code; /* MPI's */
 } mpi_progress;
 
 /* Looks at the links when it is time to. *yields becomes true in a long call. `works`: the last test may have
@@ -97,72 +101,110 @@ static ring_status mpi_look(ring_mpi *mpi, bool works, uint64_t *looked, bool *y
   return status;
 }
 
-/* Starts the work if it is not started, and tests it up to `tests` times. Returns MPI's code. */
-static int mpi_test(const ring_mpi *mpi, const ring_mpi_work *work, int tests,
-                    mpi_progress *progress) {
-  int code = 0;
-  if (!progress->started) code = mpi->driver->start(mpi->comm, work, &progress->request);
+/* Starts the call if it is not started, and tests it up to `tests` times, as long as MPI reports no error. The caller
+ * has entered MPI. */
+static void mpi_test(ring_mpi *mpi, int tests, mpi_progress *progress) {
+  const ring_mpi_driver *driver = mpi->driver;
+  if (progress->plan != NULL && !progress->started)
+    progress->code = driver->start(mpi->comm, &progress->plan->work, &progress->request);
   progress->started = true;
-  for (int i = 0; i < tests && code == 0 && !progress->done; i++)
-    code = mpi->driver->test(&progress->request, &progress->done);
-  return code;
+  for (int i = 0; i < tests && progress->code == 0 && !progress->done; i++)
+    if (progress->plan != NULL)
+      progress->code = driver->test(&progress->request, &progress->done);
+    else
+      progress->code =
+          ring_mpi_messages_turn(&mpi->messages, driver, mpi->comm, progress->tag, &progress->done);
+}
+
+static int mpi_tests(const mpi_progress *progress, bool yields) {
+  return yields || progress->large ? 1 : MPI_TESTS;
+}
+
+/* Most short calls are complete at once. Nothing watches them: to begin that takes as long as a message. */
+static bool mpi_completes_at_once(ring_mpi *mpi, mpi_progress *progress) {
+  if (!ring_mpi_library_try()) return false;
+  mpi_test(mpi, mpi_tests(progress, mpi->crowded), progress);
+  ring_mpi_library_leave();
+  return progress->code == 0 && progress->done;
 }
 
 /* Carries the work out, as far as other threads leave MPI to this one. A rank leaves its core to others after
  * each test where there are fewer cores than ranks, and in a long call. */
-static ring_status mpi_carry(ring_mpi *mpi, const ring_mpi_plan *plan, const ring_call *signature,
+static ring_status mpi_carry(ring_mpi *mpi, mpi_progress *progress, const ring_call *signature,
                              ring_error *error) {
   bool yields = mpi->crowded;
-  mpi_progress progress = {.done = 0};
   ring_status status = RING_OK;
   uint64_t looked = 0;
   while (status == RING_OK) {
     bool mine = ring_mpi_library_try();
     if (mine) {
-      int code = mpi_test(mpi, &plan->work, yields || plan->large ? 1 : MPI_TESTS, &progress);
+      mpi_test(mpi, mpi_tests(progress, yields), progress);
       ring_mpi_library_leave();
-      if (code != 0) return mpi_explain_code(mpi, code, signature, error);
-      if (progress.done) return RING_OK;
+      if (progress->code != 0) return mpi_explain_code(mpi, progress->code, signature, error);
+      if (progress->done) return RING_OK;
     } else {
       status = ring_mpi_library_check(mpi->native->engine.peers->rank, error);
     }
     if (yields || !mine) sched_yield();
-    if (status == RING_OK) status = mpi_look(mpi, plan->large, &looked, &yields);
+    if (status == RING_OK) status = mpi_look(mpi, progress->large, &looked, &yields);
   }
   return status;
 }
 
-/* Adds a signature to those that close compares. */
-static void mpi_count(ring_mpi *mpi, const ring_call *call) {
+/* The digest of this call and of those before it, which close compares. */
+static uint64_t mpi_digest(const ring_mpi *mpi, const ring_call *call) {
   uint64_t kind = (uint64_t)call->collective << 56 | (uint64_t)call->op << 48 |
                   (uint64_t)call->dtype << 40 | (uint32_t)call->root;
   uint64_t digest = (mpi->base.unchecked ^ kind ^ call->digest) * UINT64_C(0x9e3779b97f4a7c15);
-  mpi->base.unchecked = (digest ^ digest >> 32 ^ call->count) * UINT64_C(0xbf58476d1ce4e5b9) | 1;
+  return (digest ^ digest >> 32 ^ call->count) * UINT64_C(0xbf58476d1ce4e5b9) | 1;
 }
 
-static ring_status mpi_run(ring_backend *backend, const ring_backend_call *call,
-                           ring_error *error) {
-  ring_mpi *mpi = mpi_of(backend);
+/* Plans the call, and fills in *progress. */
+static ring_status mpi_begin(ring_mpi *mpi, const ring_backend_call *call, ring_mpi_plan *plan,
+                             mpi_progress *progress, ring_error *error) {
+  progress->large = ring_mpi_plan_is_large(call);
+  if (ring_mpi_messages_serve(&mpi->messages, &call->outline))
+    return ring_mpi_messages_begin(&mpi->messages, call, error);
+  progress->plan = plan;
+  ring_status status = ring_mpi_plan_make(call, &mpi->scratch, plan);
+  return status == RING_OK ? RING_OK : mpi_plan_failed(mpi, status, error);
+}
+
+/* Carries the call out while the detector works, and other ranks of the host can see what this one is in. */
+static ring_status mpi_carry_watched(ring_mpi *mpi, const ring_backend_call *call,
+                                     const ring_call *signature, mpi_progress *progress,
+                                     ring_error *error) {
   ring_shm *shm = mpi->native->shm;
-  const ring_call *signature = call->signature != NULL ? call->signature : &call->outline.call;
-  ring_mpi_plan plan;
-  ring_status status = ring_mpi_library_check(call->outline.rank, error);
-  if (status != RING_OK) return status;
-  status = ring_mpi_plan_make(call, &mpi->scratch, &plan);
-  if (status != RING_OK) return mpi_plan_failed(mpi, status, error);
   bool announces = shm->arena != NULL;
   if (announces) ring_shm_announce(shm, signature);
   ring_outside_wait_begin(&mpi->outside, signature, call->description, call->wait, error);
-  status = mpi_carry(mpi, &plan, signature, error);
+  ring_status status = mpi_carry(mpi, progress, signature, error);
   ring_outside_wait_end(&mpi->outside, status);
-  if (status != RING_OK) {
-    if (ring_shm_failed(shm, call->wait, error)) status = error->status;
-    ring_mpi_library_abandon(error);
-    return status;
+  if (status == RING_OK) {
+    if (announces) ring_shm_retire(shm);
+    return RING_OK;
   }
-  if (announces) ring_shm_retire(shm);
-  ring_mpi_plan_finish(call, &plan);
-  mpi_count(mpi, signature);
+  if (ring_shm_failed(shm, call->wait, error)) status = error->status;
+  ring_mpi_library_abandon(error);
+  return status;
+}
+
+/* Messages of ranks that make different calls have different tags, and do not meet. */
+static ring_status mpi_run(ring_backend *backend, const ring_backend_call *call,
+                           ring_error *error) {
+  ring_mpi *mpi = mpi_of(backend);
+  const ring_call *signature = call->signature != NULL ? call->signature : &call->outline.call;
+  uint64_t digest = mpi_digest(mpi, signature);
+  ring_mpi_plan plan;
+  mpi_progress progress = {.tag = (int)(digest >> 49)};
+  ring_status status = ring_mpi_library_check(call->outline.rank, error);
+  if (status == RING_OK) status = mpi_begin(mpi, call, &plan, &progress, error);
+  ring_outside_wait_record(&mpi->outside, signature);
+  if (status == RING_OK && !mpi_completes_at_once(mpi, &progress))
+    status = mpi_carry_watched(mpi, call, signature, &progress, error);
+  if (status != RING_OK) return status;
+  if (progress.plan != NULL) ring_mpi_plan_finish(call, &plan);
+  backend->unchecked = digest;
   return RING_OK;
 }
 
@@ -173,11 +215,13 @@ static bool mpi_serves(const ring_backend *backend, const ring_outline *outline)
 
 static bool mpi_explain(const ring_backend *backend, const ring_outline *outline,
                         ring_backend_way *way) {
-  (void)backend;
-  (void)outline;
+  const ring_mpi_messages *messages = &((const ring_mpi *)backend)->messages;
   *way = (ring_backend_way){.algorithm = "mpi",
                             .reason = "backend",
                             .traffic = "no frames on our links: the MPI library moves the data"};
+  if (!ring_mpi_messages_serve(messages, outline)) return true;
+  way->algorithm = ring_mpi_messages_algorithm(messages, outline);
+  way->reason = "messages of MPI";
   return true;
 }
 
@@ -224,6 +268,7 @@ ring_mpi *ring_mpi_alloc(ring_native *native) {
   if (mpi == NULL) return NULL;
   mpi->base.table = &mpi_table;
   mpi->native = native;
+  ring_mpi_messages_init(&mpi->messages, native->engine.peers, &native->plans.selector);
   if (ring_mpi_scratch_init(&mpi->scratch, native->engine.peers->size) == RING_OK &&
       ring_outside_wait_init(&mpi->outside, &native->engine) == RING_OK)
     return mpi;
@@ -236,6 +281,9 @@ ring_mpi *ring_mpi_alloc(ring_native *native) {
 void ring_mpi_free(ring_mpi *mpi, bool torn) {
   if (torn) return;
   ring_outside_wait_fini(&mpi->outside);
-  if (!mpi->formed) ring_mpi_scratch_fini(&mpi->scratch);
+  if (!mpi->formed) {
+    ring_mpi_scratch_fini(&mpi->scratch);
+    ring_mpi_messages_fini(&mpi->messages);
+  }
   free(mpi);
 }

@@ -7,6 +7,7 @@
 #ifndef RING_BACKEND_MPI_H
 #define RING_BACKEND_MPI_H
 
+#include "backend/mpi_messages.h"
 #include "backend/mpi_plan.h"
 #include "backend/native.h"
 #include "engine/outside_wait.h"
@@ -17,6 +18,7 @@ typedef struct ring_mpi {
   const ring_mpi_driver *driver;
   ring_mpi_handle comm;
   ring_mpi_scratch scratch;
+  ring_mpi_messages messages;
   ring_outside_wait outside;
   bool crowded; /* this host has more ranks than processors for them */
   bool formed;  /* `comm` is in use: not closed */

@@ -45,7 +45,7 @@ typedef enum ring_mpi_op {
       RING_MPI_OPS
 } ring_mpi_op;
 
-/* One nonblocking collective. A buffer that this rank does not use is NULL. */
+/* One nonblocking collective of MPI. A buffer that this rank does not use is NULL. */
 typedef struct ring_mpi_work {
   uint8_t collective; /* ring_collective */
   uint8_t dtype;      /* ring_dtype of the elements that MPI sees */
@@ -75,6 +75,7 @@ typedef struct ring_mpi_driver {
   const char *(*find)(void *library);
 
   int (*state)(int *initialized, int *finalized);
+  bool (*is_finalized)(void);
   int (*init)(
       void); /* for threads at the same time, where the library can; errors are returned from then on */
   int (*threads)(ring_mpi_threads *threads);
@@ -89,6 +90,13 @@ typedef struct ring_mpi_driver {
   int (*release)(ring_mpi_handle *comm);
 
   int (*start)(ring_mpi_handle comm, const ring_mpi_work *work, ring_mpi_handle *request);
+
+  /* Start one message of bytes. Messages of two ranks with one tag, below 32768, keep their order. */
+  int (*send)(ring_mpi_handle comm, const void *buffer, int bytes, int peer, int tag,
+              ring_mpi_handle *request);
+  int (*receive)(ring_mpi_handle comm, void *buffer, int bytes, int peer, int tag,
+                 ring_mpi_handle *request);
+
   int (*test)(ring_mpi_handle *request, int *done);
 
   bool (*is_truncation)(int code); /* a message was longer than its receiver expects */

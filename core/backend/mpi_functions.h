@@ -26,6 +26,8 @@
   X(Error_string, (int, char *, int *))                                                            \
   X(Iprobe, (int, int, RING_MPI_HANDLE, int *, void *))                                            \
   X(Test, (RING_MPI_HANDLE *, int *, void *))                                                      \
+  X(Isend, (const void *, int, RING_MPI_HANDLE, int, int, RING_MPI_HANDLE, RING_MPI_HANDLE *))     \
+  X(Irecv, (void *, int, RING_MPI_HANDLE, int, int, RING_MPI_HANDLE, RING_MPI_HANDLE *))           \
   X(Ibarrier, (RING_MPI_HANDLE, RING_MPI_HANDLE *))                                                \
   X(Ibcast, (void *, int, RING_MPI_HANDLE, int, RING_MPI_HANDLE, RING_MPI_HANDLE *))               \
   X(Ireduce, (const void *, void *, int, RING_MPI_HANDLE, RING_MPI_HANDLE, int, RING_MPI_HANDLE,   \
@@ -105,6 +107,11 @@ static const char *RING_MPI_NAME(find_functions)(void *library) {
 static int RING_MPI_NAME(state)(int *initialized, int *finalized) {
   int code = RING_MPI_NAME(call).Initialized(initialized);
   return code == 0 ? RING_MPI_NAME(call).Finalized(finalized) : code;
+}
+
+static bool RING_MPI_NAME(is_finalized)(void) {
+  int finalized = 0;
+  return RING_MPI_NAME(call).Finalized(&finalized) != 0 || finalized;
 }
 
 /* Errors without a communicator go to MPI_COMM_SELF since MPI 4, and to MPI_COMM_WORLD before. */
@@ -272,6 +279,27 @@ static int RING_MPI_NAME(start)(ring_mpi_handle comm, const ring_mpi_work *work,
   return code;
 }
 
+/* ---- Messages ----------------------------------------------------------------------------- */
+
+/* Bytes: Open MPI packs floats of a long message piece by piece, which takes half as long again. */
+static int RING_MPI_NAME(send)(ring_mpi_handle comm, const void *buffer, int bytes, int peer,
+                               int tag, ring_mpi_handle *request) {
+  RING_MPI_HANDLE started;
+  int code = RING_MPI_NAME(call).Isend(buffer, bytes, RING_MPI_NAME(its).types[RING_UINT8], peer,
+                                       tag, RING_MPI_GET(comm), &started);
+  *request = RING_MPI_KEEP(started);
+  return code;
+}
+
+static int RING_MPI_NAME(receive)(ring_mpi_handle comm, void *buffer, int bytes, int peer, int tag,
+                                  ring_mpi_handle *request) {
+  RING_MPI_HANDLE started;
+  int code = RING_MPI_NAME(call).Irecv(buffer, bytes, RING_MPI_NAME(its).types[RING_UINT8], peer,
+                                       tag, RING_MPI_GET(comm), &started);
+  *request = RING_MPI_KEEP(started);
+  return code;
+}
+
 static int RING_MPI_NAME(test)(ring_mpi_handle *request, int *done) {
   RING_MPI_HANDLE tested = RING_MPI_GET(*request);
   int code = RING_MPI_NAME(call).Test(&tested, done, RING_MPI_NAME(its).status_ignore);
@@ -298,6 +326,7 @@ static void RING_MPI_NAME(explain)(int code, char text[RING_MPI_TEXT]) {
   {.name = title,                                                                                  \
    .find = find_all,                                                                               \
    .state = RING_MPI_NAME(state),                                                                  \
+   .is_finalized = RING_MPI_NAME(is_finalized),                                                    \
    .init = RING_MPI_NAME(init),                                                                    \
    .threads = RING_MPI_NAME(threads),                                                              \
    .finalize = RING_MPI_NAME(finalize),                                                            \
@@ -307,6 +336,8 @@ static void RING_MPI_NAME(explain)(int code, char text[RING_MPI_TEXT]) {
    .form = RING_MPI_NAME(form),                                                                    \
    .release = RING_MPI_NAME(release),                                                              \
    .start = RING_MPI_NAME(start),                                                                  \
+   .send = RING_MPI_NAME(send),                                                                    \
+   .receive = RING_MPI_NAME(receive),                                                              \
    .test = RING_MPI_NAME(test),                                                                    \
    .is_truncation = RING_MPI_NAME(is_truncation),                                                  \
    .explain = RING_MPI_NAME(explain)}

@@ -21,8 +21,7 @@ typedef struct mpi_library {
   bool at_once;      /* threads may call MPI at the same time */
   atomic_bool ready; /* initialized, and its ops made */
   unsigned process;  /* that has made it ready */
-  atomic_flag taken; /* by the thread that calls MPI, where threads do not at the same time */
-  atomic_int inside; /* threads that call MPI */
+  atomic_int inside; /* threads that call MPI: one at most, where threads do not at the same time */
   atomic_bool opens; /* a communicator */
   atomic_int formed; /* communicators that are not closed */
   atomic_int state;  /* LIBRARY_USED, or abandoned: */
@@ -32,8 +31,7 @@ typedef struct mpi_library {
 enum { LIBRARY_USED, LIBRARY_ABANDONS, LIBRARY_ABANDONED }; /* `cause` is valid in the last state */
 
 static mpi_library library = {.loading = PTHREAD_MUTEX_INITIALIZER,
-                              .preparing = PTHREAD_MUTEX_INITIALIZER,
-                              .taken = ATOMIC_FLAG_INIT};
+                              .preparing = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- Loading ------------------------------------------------------------------------------ */
 
@@ -111,10 +109,8 @@ static ring_status library_check_threads(int rank, bool ours, ring_error *error)
 /* Finalizes MPI when the process exits, if all ranks do so: another rank in MPI_Finalize, and this rank not, or
  * this one with a communicator that other ranks have left by a failure, would wait for ever. */
 static void library_finalize(void) {
-  int initialized = 0, finalized = 0;
   if (library.process == ring_platform_process() && atomic_load(&library.state) == LIBRARY_USED &&
-      atomic_load(&library.formed) == 0 &&
-      library.loaded.driver->state(&initialized, &finalized) == 0 && !finalized)
+      atomic_load(&library.formed) == 0 && !library.loaded.driver->is_finalized())
     library.loaded.driver->finalize();
 }
 
@@ -157,9 +153,10 @@ ring_status ring_mpi_library_init(int rank, ring_error *error) {
 
 /* A thread that abandons MPI sets `state` and then reads `inside`; others do the opposite. So no thread is missed. */
 bool ring_mpi_library_try(void) {
-  if (!library.at_once && atomic_flag_test_and_set_explicit(&library.taken, memory_order_acquire))
+  if (library.at_once)
+    atomic_fetch_add(&library.inside, 1);
+  else if (atomic_exchange(&library.inside, 1) == 1)
     return false;
-  atomic_fetch_add(&library.inside, 1);
   if (atomic_load(&library.state) == LIBRARY_USED) return true;
   ring_mpi_library_leave();
   return false;
@@ -174,16 +171,16 @@ bool ring_mpi_library_enter(void) {
 }
 
 void ring_mpi_library_leave(void) {
-  atomic_fetch_sub(&library.inside, 1);
-  if (!library.at_once) atomic_flag_clear_explicit(&library.taken, memory_order_release);
+  if (library.at_once)
+    atomic_fetch_sub(&library.inside, 1);
+  else
+    atomic_store_explicit(&library.inside, 0, memory_order_release);
 }
 
 /* Has MPI move what this rank has sent. */
 static void library_progress(void) {
-  int initialized = 0, finalized = 0;
   if (library.process != ring_platform_process() || !ring_mpi_library_try()) return;
-  if (library.loaded.driver->state(&initialized, &finalized) == 0 && !finalized)
-    library.loaded.driver->progress();
+  if (!library.loaded.driver->is_finalized()) library.loaded.driver->progress();
   ring_mpi_library_leave();
 }
 
@@ -219,11 +216,10 @@ void ring_mpi_library_abandon(const ring_error *cause) {
 }
 
 ring_status ring_mpi_library_check(int rank, ring_error *error) {
-  int state = atomic_load(&library.state), initialized = 0, finalized = 0;
-  if (state == LIBRARY_USED) {
-    bool known = library.ready && library.loaded.driver->state(&initialized, &finalized) == 0;
-    return known && finalized ? library_finalized(rank, error) : RING_OK;
-  }
+  int state = atomic_load(&library.state);
+  if (state == LIBRARY_USED)
+    return library.ready && library.loaded.driver->is_finalized() ? library_finalized(rank, error)
+                                                                  : RING_OK;
   return ring_error_set(error, RING_ABORTED, rank, 0,
                         "rank %d does not use MPI any more, because a call that failed may still "
                         "use its buffers: end the process. The failure was: %.700s",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/mpi_opening.h"
 
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -10,16 +11,23 @@
 
 #include "backend/mpi_library.h"
 #include "backend/mpi_loader.h"
+#include "base/address.h"
 #include "base/error.h"
 #include "base/platform.h"
 
 #define OPENING_SLEEP_MS 1
 #define OPENING_TAGS 32768
 
+/* Up to so many ranks collectives go over messages of MPI, which is faster there. MPI's own collectives may use what
+ * many ranks and their networks have. */
+#define OPENING_MOST "SPARKRING_MPI_MESSAGES"
+#define OPENING_MOST_DEFAULT 8
+
 /* The ranks exchange the MPI of each. */
 typedef struct opening_entry {
   uint64_t version;   /* of its library */
   int32_t rank, size; /* in MPI_COMM_WORLD */
+  int32_t most;       /* ranks that use messages */
   int32_t failed;     /* ring_status */
   uint64_t processors[RING_PROCESSOR_WORDS];
   char why[944]; /* "" unless it failed */
@@ -112,6 +120,7 @@ static ring_status opening_await(ring_mpi *mpi, opening_job *job, ring_wait *wai
   }
   pthread_detach(thread);
   ring_status status = RING_OK;
+  ring_outside_wait_record(&mpi->outside, &opening_call);
   ring_outside_wait_begin(&mpi->outside, &opening_call, NULL, wait, error);
   while (!atomic_load(&job->done) && status == RING_OK) {
     poll(NULL, 0, OPENING_SLEEP_MS);
@@ -160,8 +169,8 @@ static ring_status opening_agree(ring_mpi *mpi, const int *nodes, opening_entry 
 }
 
 /* Before MPI starts: two different libraries would wait for each other, or abort. */
-static ring_status opening_check_libraries(const ring_mpi *mpi, const opening_entry *entries,
-                                           ring_error *error) {
+static ring_status opening_check_alike(const ring_mpi *mpi, const opening_entry *entries,
+                                       ring_error *error) {
   const ring_peers *peers = mpi->native->engine.peers;
   for (int rank = 0; rank < peers->size; rank++)
     if (entries[rank].version != entries[0].version)
@@ -169,6 +178,13 @@ static ring_status opening_check_libraries(const ring_mpi *mpi, const opening_en
                             "rank %d (%s) has another MPI library than rank 0 (%s): install the "
                             "same, or name it by " RING_MPI_LIBRARY_VARIABLE " on all ranks",
                             rank, ring_peers_host(peers, rank), ring_peers_host(peers, 0));
+  for (int rank = 0; rank < peers->size; rank++)
+    if (entries[rank].most != entries[0].most)
+      return ring_error_set(error, RING_MISMATCH, rank, 0,
+                            OPENING_MOST " is %d on rank %d (%s), and %d on rank 0 (%s): set it "
+                                         "alike on all ranks",
+                            entries[rank].most, rank, ring_peers_host(peers, rank), entries[0].most,
+                            ring_peers_host(peers, 0));
   return RING_OK;
 }
 
@@ -217,6 +233,21 @@ static bool opening_is_crowded(const ring_peers *peers, const int *nodes,
 
 /* ---- All of it ---------------------------------------------------------------------------- */
 
+/* Reads how many ranks use messages. */
+static ring_status opening_read_most(int rank, int *most, ring_error *error) {
+  const char *text = getenv(OPENING_MOST);
+  char *end;
+  *most = OPENING_MOST_DEFAULT;
+  if (text == NULL || *text == '\0') return RING_OK;
+  long number = strtol(text, &end, 10);
+  if (*end != '\0' || number < 0 || number > INT_MAX)
+    return ring_error_set(error, RING_INVALID, rank, 0,
+                          OPENING_MOST " is %s on rank %d: pass a number of ranks, or unset it",
+                          ring_quote(text).text, rank);
+  *most = (int)number;
+  return RING_OK;
+}
+
 /* Loads the library, and fills in this rank's entry what can be compared before MPI starts. */
 static ring_status opening_load(ring_mpi *mpi, bool alone, opening_entry *own, ring_error *error) {
   int rank = mpi->native->engine.peers->rank;
@@ -226,6 +257,8 @@ static ring_status opening_load(ring_mpi *mpi, bool alone, opening_entry *own, r
                           "time: open one after the other",
                           rank);
   ring_status status = ring_mpi_library_check(rank, error);
+  if (status == RING_OK) status = opening_read_most(rank, &mpi->messages.most, error);
+  own->most = mpi->messages.most;
   if (status == RING_OK) status = ring_mpi_library_load(rank, &mpi->driver, error);
   if (status == RING_OK) status = ring_mpi_library_launched(rank, error);
   own->version = ring_mpi_library_version();
@@ -283,7 +316,7 @@ static ring_status opening_run(ring_mpi *mpi, bool alone, const int *nodes, open
                                ring_wait *wait, ring_error *error) {
   ring_status status = opening_load(mpi, alone, &entries[mpi->native->engine.peers->rank], error);
   status = opening_agree(mpi, nodes, entries, status, wait, error);
-  if (status == RING_OK) status = opening_check_libraries(mpi, entries, error);
+  if (status == RING_OK) status = opening_check_alike(mpi, entries, error);
   return status == RING_OK ? opening_form_all(mpi, nodes, entries, wait, error) : status;
 }
 

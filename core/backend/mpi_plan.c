@@ -256,7 +256,7 @@ static ring_status mpi_plan_alltoallv(const ring_backend_call *call, ring_mpi_sc
 
 /* ---- All of it ---------------------------------------------------------------------------- */
 
-static bool mpi_plan_is_large(const ring_backend_call *call) {
+bool ring_mpi_plan_is_large(const ring_backend_call *call) {
   uint64_t all = mpi_plan_all(&call->outline);
   if (all < call->output_count) all = call->output_count; /* alltoallv */
   return all * ring_dtype_size((ring_dtype)call->outline.call.dtype) > MPI_PLAN_LARGE;
@@ -270,8 +270,7 @@ ring_status ring_mpi_plan_make(const ring_backend_call *call, ring_mpi_scratch *
                                    .root = asked->root,
                                    .send = call->input,
                                    .receive = call->output,
-                                   .count = (int)asked->count},
-                          .large = mpi_plan_is_large(call)};
+                                   .count = (int)asked->count}};
   if (ring_collective_reduces(asked->collective)) return mpi_plan_reduce(call, scratch, plan);
   switch (asked->collective) {
   case RING_COLLECTIVE_BROADCAST:

@@ -26,7 +26,6 @@ typedef struct ring_mpi_plan {
   ring_mpi_work work;
   const void *from; /* result of MPI that is not in the output yet, or NULL */
   int divisor;      /* of an average; 0: none */
-  bool large;       /* a test may reduce or copy for long */
 } ring_mpi_plan;
 
 /* Allocates for `size` ranks. RING_OK or RING_NO_MEMORY. */
@@ -36,6 +35,9 @@ void ring_mpi_scratch_fini(ring_mpi_scratch *scratch);
 /* Whether MPI has the collective, and counts that fit it: 31 bits. All ranks decide alike, so the counts of
  * an alltoallv, which differ from rank to rank, do not count. */
 bool ring_mpi_plan_serves(const ring_outline *outline);
+
+/* Whether a test of the call may reduce or copy for long. */
+bool ring_mpi_plan_is_large(const ring_backend_call *call);
 
 /* Plans the call, and copies its input where MPI does not read it in place. RING_NO_MEMORY, or
  * RING_UNSUPPORTED for an alltoallv whose counts need more than 31 bits. */

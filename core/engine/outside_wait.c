@@ -25,10 +25,14 @@ void ring_outside_wait_fini(ring_outside_wait *outside) {
   *outside = (ring_outside_wait){0};
 }
 
+void ring_outside_wait_record(ring_outside_wait *outside, const ring_call *call) {
+  ring_engine *engine = outside->engine;
+  engine->calls[++engine->runs % RING_ENGINE_RUNS] = *call;
+}
+
 void ring_outside_wait_begin(ring_outside_wait *outside, const ring_call *call,
                              const char *description, ring_wait *wait, ring_error *error) {
   ring_engine *engine = outside->engine;
-  engine->calls[++engine->runs % RING_ENGINE_RUNS] = *call;
   engine->lanes = 0; /* no frame of this run is ever sent in part */
   for (int i = 0; i < engine->peers->linked_count; i++)
     engine->peers->peer[engine->peers->linked[i]].early = false;

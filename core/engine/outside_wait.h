@@ -23,7 +23,10 @@ typedef struct ring_outside_wait {
 ring_status ring_outside_wait_init(ring_outside_wait *outside, ring_engine *engine);
 void ring_outside_wait_fini(ring_outside_wait *outside);
 
-/* Begins to wait in `call`. The deadline begins with the first look; that of opening has begun before. What the
+/* Records that this rank is in `call`, which other ranks may compare with theirs. */
+void ring_outside_wait_record(ring_outside_wait *outside, const ring_call *call);
+
+/* Begins to wait in the call that was recorded last. The deadline begins with the first look; that of opening has begun before. What the
  * arguments point to lasts until the end. */
 void ring_outside_wait_begin(ring_outside_wait *outside, const ring_call *call,
                              const char *description, ring_wait *wait, ring_error *error);

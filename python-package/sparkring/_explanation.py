@@ -19,8 +19,8 @@ class Explanation:
     reason : str
         ``"rule"``, ``"least cost"``, ``"only one"`` where the collective has no other, or
         ``"shared memory"``. With shared memory nothing goes over links, and the algorithm is
-        ``"slots"`` for short calls, else ``"arena"``. ``"backend"`` where MPI carries the call
-        out.
+        ``"slots"`` for short calls, else ``"arena"``. ``"messages of MPI"`` where the algorithm
+        runs over messages of MPI, ``"backend"`` where a collective of MPI carries the call out.
     tier : str
         The slowest link between any two ranks: ``"shm"``, ``"loopback"`` or ``"network"``.
     backend : str

@@ -41,7 +41,8 @@
 #'   * `algorithm`, a string.
 #'   * `reason`, a string: `"rule"`, `"least cost"`, `"only one"` or `"shared memory"`. With
 #'     `"shared memory"` nothing is sent over links, and the algorithm is `"slots"` for short calls
-#'     or `"arena"`. `"backend"`: MPI carries the call out.
+#'     or `"arena"`. `"messages of MPI"`: the algorithm runs over messages of MPI. `"backend"`: a
+#'     collective of MPI carries the call out.
 #'   * `tier`, the slowest kind of link between two ranks: `"shm"`, `"loopback"` or `"network"`.
 #'   * `backend`, the part of sparkring that carries out the call: `"native"` or `"mpi"`.
 #'   * `steps` and `links`, the number of steps of this rank and of the links that it uses.

@@ -62,7 +62,9 @@ COLLECTIVES = """
 import numpy as np, sparkring
 with sparkring.init(backend="mpi") as comm:
     explained = comm.explain("allreduce", 4096)
-    assert explained.backend == "mpi" and "mpi (backend); next would be" in str(explained)
+    assert explained.backend == "mpi" and "doubling (messages of MPI); next would be" in str(
+        explained
+    )
     x = np.arange(1000, dtype="f4") + comm.rank
     assert (comm.allreduce(x, op="mean") == np.arange(1000) + (comm.size - 1) / 2).all()
     half = comm.allreduce(x.astype("f2"), op="max")

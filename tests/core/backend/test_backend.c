@@ -63,11 +63,23 @@ static void open_without(int rank, int size, void *shared) {
   CHECK(comm == NULL);
 }
 
+static void open_misnumbered(int rank, int size, void *shared) {
+  ring_comm *comm;
+  ring_error error;
+  ring_options options = rank_options(rank, size);
+  (void)shared;
+  options.backend = "mpi";
+  CHECK_INT(setenv("SPARKRING_MPI_MESSAGES", "-1", 1), 0);
+  CHECK_INT(ring_comm_open(&options, &comm, &error), RING_INVALID);
+  CHECK_CONTAINS(error.message, "SPARKRING_MPI_MESSAGES is \"-1\" on rank 0");
+}
+
 int main(void) {
   RUN(refuse_options);
   RUN(alone);
   run_ranks(3, open_differing, NULL);
   run_ranks(3, open_without, (char[]){"/no/such/libmpi.so"});
   run_ranks(2, open_without, (char[]){"libm.so.6"});
+  run_ranks(2, open_misnumbered, NULL);
   return 0;
 }

@@ -20,6 +20,7 @@ static ring_status wait_outside(ring_comm *comm, ring_collective collective, dou
   ring_status status = RING_OK;
   CHECK_INT(ring_outside_wait_init(&outside, &comm->native.engine), RING_OK);
   ring_wait_prepare(&wait, timeout, NULL, NULL);
+  ring_outside_wait_record(&outside, &call);
   ring_outside_wait_begin(&outside, &call, NULL, &wait, error);
   while (status == RING_OK) {
     usleep(1000);

@@ -75,6 +75,7 @@ void compare_all(ring_comm *comms[2], bool all) {
       }
 }
 
+/* Long enough for several pieces in a chain, too. */
 void compare_places(ring_comm *comms[2]) {
   int rank = ring_comm_rank(comms[0]);
   for (int which = 0; which < COLLECTIVES; which++)
@@ -82,6 +83,6 @@ void compare_places(ring_comm *comms[2]) {
       compare(comms, &(mpi_call){.which = (collective)which,
                                  .dtype = RING_INT32,
                                  .op = RING_SUM,
-                                 .count = 50000,
+                                 .count = 80000,
                                  .in_place = rank % 2 == odd});
 }

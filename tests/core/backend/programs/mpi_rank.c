@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <math.h>
 #include <signal.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,11 +37,25 @@ static ring_comm *open_backend(const char *backend, double call_timeout) {
   return comm;
 }
 
+/* One whose calls MPI's own collectives carry out. */
+static ring_comm *open_own(void) {
+  CHECK_INT(setenv("SPARKRING_MPI_MESSAGES", "0", 1), 0);
+  ring_comm *comm = open_backend("mpi", 60);
+  CHECK_INT(unsetenv("SPARKRING_MPI_MESSAGES"), 0);
+  return comm;
+}
+
 static void expect_backend(ring_comm *comm, const char *collective, const char *backend) {
   ring_explanation explanation;
   CHECK_INT(ring_comm_explain(comm, collective, 4096, RING_FLOAT32, 0, &explanation), RING_OK);
   CHECK_CONTAINS(explanation.backend, backend);
   CHECK_CONTAINS(explanation.text, backend);
+}
+
+static void expect_way(ring_comm *comm, const char *collective, const char *way) {
+  ring_explanation explanation;
+  CHECK_INT(ring_comm_explain(comm, collective, 4096, RING_FLOAT32, 0, &explanation), RING_OK);
+  CHECK_CONTAINS(explanation.text, way);
 }
 
 /* ---- Working ------------------------------------------------------------------------------ */
@@ -169,11 +184,17 @@ static void scene_compare(bool all) {
   expect_backend(comms[0], "allreduce", "native");
   expect_backend(comms[1], "allreduce", "mpi");
   expect_backend(comms[1], "barrier", "mpi");
+  expect_way(comms[1], "allreduce", "doubling (messages of MPI)");
   compare_all(comms, all);
   check_turns(comms[1]);
   compare_places(comms);
-  check_extremes(comms[1]);
-  check_rounding(comms[1]);
+  ring_comm *own[2] = {comms[0], open_own()};
+  expect_way(own[1], "allreduce", "mpi (backend)");
+  compare_all(own, all);
+  compare_places(own);
+  check_extremes(own[1]);
+  check_rounding(own[1]);
+  close_rank(own[1]);
   check_requests(comms[1]);
   check_group(comms[1]);
   check_messages(comms[1]);
@@ -287,6 +308,22 @@ static void scene_killed(void) {
   end(comm);
 }
 
+/* A signal ends rank 1 while data move: some ranks have a part of the message, and requests under way. */
+static void scene_amid(void) {
+  enum { COUNT = 1 << 20 };
+  static int32_t x[COUNT], y[COUNT];
+  leave_launcher();
+  ring_comm *comm = open_backend("mpi", 60);
+  CHECK_INT(ring_barrier(comm), RING_OK);
+  if (ring_comm_rank(comm) == 1)
+    CHECK_INT(setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_usec = 200000}, NULL), 0);
+  ring_status status;
+  do status = ring_allreduce(comm, x, y, COUNT, RING_INT32, RING_SUM);
+  while (status == RING_OK);
+  report(comm, status);
+  end(comm);
+}
+
 /* Rank 1 comes too late. MPI may still use the buffers of the call, so no communicator calls it any more. */
 static void scene_late(void) {
   ring_comm *comm = open_backend("mpi", 1.5), *sibling;
@@ -391,13 +428,15 @@ static void scene_interrupted(void) {
   end(comm);
 }
 
-/* open fails alike on all ranks. Rank 1 may have another library. */
+/* open fails alike on all ranks. Rank 1 may have another library, or another value of a variable. */
 static void scene_refused(const char *other) {
   ring_comm *comm;
   const char *open_mpi = getenv("OMPI_COMM_WORLD_RANK"), *mpich = getenv("PMI_RANK");
   const char *rank = open_mpi != NULL ? open_mpi : mpich;
   CHECK(rank != NULL);
-  if (other != NULL && strcmp(rank, "1") == 0)
+  if (other != NULL && strcmp(rank, "1") == 0 && strchr(other, '=') != NULL)
+    CHECK_INT(putenv((char *)(uintptr_t)other), 0);
+  else if (other != NULL && strcmp(rank, "1") == 0)
     CHECK_INT(setenv("SPARKRING_MPI_LIBRARY", other, 1), 0);
   ring_error error;
   ring_status status = open_job("mpi", 20, &comm, &error);
@@ -463,10 +502,15 @@ static void scene_initialized(const char *library_name, const char *threads) {
 static const struct {
   const char *name;
   void (*play)(void);
-} scenes[] = {{"again", scene_again},          {"ahead", scene_ahead},
-              {"killed", scene_killed},        {"late", scene_late},
-              {"finished", scene_finished},    {"aborted", scene_aborted},
-              {"stopped", scene_stopped},      {"interrupted", scene_interrupted},
+} scenes[] = {{"again", scene_again},
+              {"ahead", scene_ahead},
+              {"killed", scene_killed},
+              {"amid", scene_amid},
+              {"late", scene_late},
+              {"finished", scene_finished},
+              {"aborted", scene_aborted},
+              {"stopped", scene_stopped},
+              {"interrupted", scene_interrupted},
               {"unlaunched", scene_unlaunched}};
 
 int main(int argc, char **argv) {
