@@ -29,10 +29,16 @@ agree_text <- function(attempted) {
   if (!is.null(attempted$error)) conditionMessage(attempted$error)
 }
 
-# Raises the error of this rank, or else the error of the first rank that has failed.
+# Raises the error of this rank, or else the error of the first rank that has failed. All are
+# ring_error_invalid, unless they have a class of ours already.
 agree_stop <- function(attempted, failed) {
   force(failed) # the argument is a collective call
-  if (!is.null(attempted$error)) stop(attempted$error)
+  error <- attempted$error
+  if (!is.null(error) && !inherits(error, "ring_error")) {
+    error[c("status", "rank", "errno")] <- list("INVALID", failed[[1L]], NA_integer_)
+    class(error) <- c("ring_error_invalid", "ring_error", class(error))
+  }
+  if (!is.null(error)) stop(error)
   if (!is.null(failed)) ring_stop("INVALID", failed[[2L]], rank = failed[[1L]], call = NULL)
 }
 

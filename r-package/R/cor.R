@@ -30,10 +30,11 @@
 #' @export
 ring_cor <- function(comm, x, y = NULL, use = c("everything", "complete.obs"),
                      method = c("pearson", "spearman"), ...) {
-  if (is_table(comm)) return(table_columns_fit("ring_cor", match.call(), parent.frame()))
-  check_no_dots(...)
-  settings <- agree(comm, list(use = match.arg(use), method = match.arg(method),
-                               "is.null(y)" = is.null(y)))
+  if (is_table(comm)) return(columns_fit("ring_cor", match.call(), parent.frame()))
+  settings <- agree(comm, {
+    check_no_dots(...)
+    list(use = match.arg(use), method = match.arg(method), "is.null(y)" = is.null(y))
+  })
   model_check_settings(comm, settings)
   use <- settings$use
   method <- settings$method

@@ -135,9 +135,10 @@ rows_check_labels <- function(labels) {
   if (length(other) == 0L) return()
   theirs <- labels[[other[[1L]]]]
   odd <- c(setdiff(theirs, labels[[1L]]), setdiff(labels[[1L]], theirs))
-  stop("ranks 0 and ", other[[1L]] - 1L, " have different columns, such as ",
-       paste(utils::head(odd, 3L), collapse = ", "), ": pass data of the same types on all ranks",
-       call. = FALSE)
+  what <- if (length(odd) == 0L) "the same columns in different orders"
+          else paste("different columns, such as", paste(utils::head(odd, 3L), collapse = ", "))
+  stop("ranks 0 and ", other[[1L]] - 1L, " have ", what, ": pass data of the same types on all ",
+       "ranks", call. = FALSE)
 }
 
 # Raises an error unless `newdata` has the variables of the model. Returns the terms.

@@ -63,10 +63,10 @@
 #' @section Spark tables:
 #' With a Spark table in place of `comm`, the driver fits the model by [ring_apply()], and gets one
 #' model. `weights`, `subset` and `offset` may name columns. `predict(fit, tbl)` returns a lazy
-#' Spark table. It has the columns of `tbl` and `.fitted`, and `.se.fit`, `.lower` and `.upper` if
-#' `se.fit` and `interval` ask for them. `update()`, `drop1()`, `add1()` and `step()` fit on Spark
-#' again. Methods that need the rows of a rank, such as `residuals()`, work in a function of
-#' [ring_apply()] only.
+#' Spark table. It has the columns of `tbl`, those of bigint and decimal as doubles, and `.fitted`,
+#' and `.se.fit`, `.lower` and `.upper` if `se.fit` and `interval` ask for them. `update()`,
+#' `drop1()`, `add1()` and `step()` fit on Spark again. Methods that need the rows of a rank, such
+#' as `residuals()`, work in a function of [ring_apply()] only.
 #' @section Errors:
 #' An error on one rank, such as a missing column, is an error on all ranks, with the number of the
 #' rank. The communicator stays usable. Other errors as for [ring_allreduce()]. A model takes up to

@@ -45,7 +45,7 @@ coef.ring_glmnet <- function(object, s = NULL, ...) {
 
 #' @export
 predict.ring_glmnet <- function(object, newx, s = NULL, type = c("link", "response", "class"),
-                                offset = 0, ...) {
+                                offset = NULL, ...) {
   type <- match.arg(type)
   if (missing(newx)) stop("predict() needs `newx`: the model holds no rows", call. = FALSE)
   if (is_table(newx)) return(glmnet_predict_table(object, newx, s, type, offset))
@@ -56,7 +56,8 @@ predict.ring_glmnet <- function(object, newx, s = NULL, type = c("link", "respon
   }
   shape <- c(nrow(x), dim(all)[2:3])
   eta <- array(cbind(rep(1, nrow(x)), x) %*% matrix(all, nrow(all)), shape,
-               list(rownames(x), dimnames(all)[[2L]], NULL)) + offset
+               list(rownames(x), dimnames(all)[[2L]], NULL))
+  eta <- eta + glmnet_offset(object, offset, nrow(x))
   classes <- shape[[2L]]
   if (type == "class" && is.null(object$classnames)) {
     stop("type \"class\" is for \"binomial\" and \"multinomial\"", call. = FALSE)
@@ -74,6 +75,15 @@ predict.ring_glmnet <- function(object, newx, s = NULL, type = c("link", "respon
   if (classes == 1L) matrix(eta, shape[[1L]], dimnames = list(rownames(x), NULL)) else eta
 }
 
+glmnet_offset <- function(object, offset, count) {
+  if (is.null(offset)) {
+    if (!isTRUE(object$offset)) return(0)
+    stop("the model was fitted with an offset: pass `offset`", call. = FALSE)
+  }
+  if (is.numeric(offset) && length(offset) %in% c(1L, count)) return(as.double(offset))
+  stop("`offset` must be a number, or one for each row, not ", describe(offset), call. = FALSE)
+}
+
 # Predictions for one penalty.
 glmnet_predict_table <- function(object, tbl, s, type, offset) {
   if (length(glmnet_penalties(object, s)) != 1L) {
@@ -81,6 +91,10 @@ glmnet_predict_table <- function(object, tbl, s, type, offset) {
   }
   if (object$family == "multinomial" && type == "link") {
     check_stop("pass `type = \"response\"`, for probabilities, or \"class\" for a Spark table")
+  }
+  if (is.null(offset)) glmnet_offset(object, offset, 0L)
+  if (!is.null(offset) && !is_number(offset)) {
+    columns_check_names("offset", offset, names(sparklyr::sdf_schema(tbl)))
   }
   table_predict(object, tbl, s = s, type = type, offset = offset)
 }

@@ -67,7 +67,8 @@
 #' [ring_apply()], and gets one model. `y`, `weights`, `offset` and `foldid` are names of columns of
 #' the table, and so is `x`, by default all other columns. `x` may be a formula of columns, such as
 #' `y ~ a + b`. `predict(fit, tbl)` returns a lazy Spark table with the columns of `tbl` and the
-#' predictions.
+#' predictions. Columns of bigint and decimal become doubles. A model with an offset needs `offset`,
+#' a number or the name of a column.
 #' @inheritSection ring_svd Errors
 #' @references J. Friedman, T. Hastie and R. Tibshirani (2010). Regularization paths for generalized
 #'   linear models via coordinate descent. *Journal of Statistical Software* 33(1).
@@ -95,25 +96,25 @@ ring_glmnet <- function(comm, x, y, family = c("gaussian", "binomial", "poisson"
                         lambda.min.ratio = NULL, lambda = NULL, standardize = TRUE,
                         intercept = TRUE, penalty.factor = NULL, nfolds = 0L, foldid = NULL,
                         thresh = 1e-8, maxit = 100L, ...) {
-  if (is_table(comm)) return(table_columns_fit("ring_glmnet", match.call(), parent.frame()))
-  check_no_dots(...)
+  if (is_table(comm)) return(columns_fit("ring_glmnet", match.call(), parent.frame()))
   call <- scope_call(match.call())
-  family <- agree(comm, match.arg(family))
+  settings <- agree(comm, {
+    check_no_dots(...)
+    list(family = match.arg(family), alpha = alpha, nlambda = nlambda, ratio = lambda.min.ratio,
+         lambda = lambda, standardize = standardize, intercept = intercept,
+         factors = penalty.factor, nfolds = nfolds, thresh = thresh, maxit = maxit)
+  })
+  family <- settings$family
   x <- columns_of(comm, x, finite = TRUE)
-  settings <- list(
-    family = family, alpha = alpha, nlambda = nlambda, ratio = lambda.min.ratio, lambda = lambda,
-    standardize = standardize, intercept = intercept, factors = penalty.factor, nfolds = nfolds,
-    thresh = thresh, maxit = maxit
-  )
   agree(comm, glmnet_check(settings, ncol(x)))
   model_check_settings(comm, settings)
-  response <- glmnet_response(comm, y, family)
+  response <- glmnet_response(comm, agree(comm, y), family)
   rows <- agree(comm, glmnet_rows(x, response, weights, offset, family))
   fit <- glmnet_fit(comm, rows, settings)
   if (nfolds > 0L) fit <- c(fit, glmnet_validate(comm, rows, settings, fit$lambda, foldid))
   structure(class = "ring_glmnet", c(fit, list(
     call = call, family = family, classnames = response$levels, nobs = as.integer(fit$count),
-    alpha = alpha, names = colnames(x)
+    alpha = alpha, names = colnames(x), offset = !is.null(offset)
   )))
 }
 # nolint end

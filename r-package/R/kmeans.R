@@ -62,16 +62,19 @@
 #' }
 #' @export
 ring_kmeans <- function(comm, x, centers, max_iter = 100L, nstart = 1L, tol = 1e-4, ...) {
-  if (is_table(comm)) return(table_columns_fit("ring_kmeans", match.call(), parent.frame()))
-  check_no_dots(...)
+  if (is_table(comm)) return(columns_fit("ring_kmeans", match.call(), parent.frame()))
   call <- scope_call(match.call())
-  settings <- agree(comm, kmeans_settings(max_iter, nstart, tol))
+  settings <- agree(comm, {
+    check_no_dots(...)
+    kmeans_settings(max_iter, nstart, tol)
+  })
   x <- columns_of(comm, x, finite = TRUE)
   given <- agree(comm, kmeans_given(x, centers))
   model_check_settings(comm, c(list(centers = unname(centers)), settings))
   moments <- columns_moments(comm, x)
   k <- if (is.null(given)) as.integer(centers) else nrow(given)
   if (moments$counts[[1L]] < k) check_stop("there are fewer rows than clusters on all ranks")
+  if (!all(is.finite(moments$scale))) check_stop("squares of the values are not finite: scale them")
   data <- kmeans_data(x, moments, tol)
   best <- NULL
   for (start in seq_len(settings$nstart)) {
@@ -92,14 +95,19 @@ kmeans_settings <- function(max_iter, nstart, tol) {
 # The initial centers, if they are given.
 kmeans_given <- function(x, centers) {
   given <- if (is.data.frame(centers)) as.matrix(centers) else centers
-  if (is.matrix(given)) {
-    if (is.numeric(given)) storage.mode(given) <- "double"
-    if (ncol(given) == ncol(x) && all(is.finite(given))) return(given)
-  } else if (is_whole(given) && given >= 1) {
-    return()
+  if (is_whole(given) && given >= 1 && !is.matrix(given)) return()
+  if (kmeans_are_centers(given, x)) {
+    storage.mode(given) <- "double"
+    alike <- setequal(colnames(given), colnames(x))
+    return(if (alike) columns_named(given, colnames(x), "centers") else given)
   }
   stop("`centers` must be a number, or a matrix with ", ncol(x), " columns, not ",
        describe(centers), call. = FALSE)
+}
+
+kmeans_are_centers <- function(given, x) {
+  is.matrix(given) && is.numeric(given) && nrow(given) > 0L && ncol(given) == ncol(x) &&
+    all(is.finite(given))
 }
 
 # Rows around their mean: the columns of `x`, so that a row is in one place of the memory.
@@ -110,6 +118,9 @@ kmeans_data <- function(x, moments, tol) {
 }
 
 kmeans_result <- function(found, x, moments, call) {
+  if (any(found$size == 0L)) {
+    warning("clusters are empty: there are fewer different rows than clusters", call. = FALSE)
+  }
   centers <- sweep(found$centers, 2L, moments$center, "+")
   dimnames(centers) <- list(seq_len(nrow(centers)), colnames(x))
   total <- sum(moments$scale^2 * (moments$counts - 1))
@@ -138,11 +149,19 @@ kmeans_lloyd <- function(comm, data, centers, max_iter) {
     converged <- total[[1L]] == 0 || sum(moves^2) <= data$tolerance
     if (converged) break
   }
+  if (total[[1L]] == 0) centers <- kmeans_renew(comm, data, state, centers)
   squares <- .Call(C_kmeans_distance, data$x, centers, state$cluster)^2
   squares <- kmeans_sums(matrix(squares, 1L), state$cluster, nrow(centers))
   found <- matrix(ring_allreduce(comm, squares), nrow(centers))
   list(centers = centers, cluster = state$cluster, size = as.integer(found[, 1L]),
        withinss = found[, 2L], iterations = iteration, converged = converged)
+}
+
+# The means of the clusters by new sums: those of the iterations have rounding errors of rows that
+# have left.
+kmeans_renew <- function(comm, data, state, centers) {
+  sums <- ring_allreduce(comm, kmeans_sums(data$x, state$cluster, nrow(centers)))
+  kmeans_centers(comm, data, state, sums, centers)
 }
 
 # The number and the sums of the rows of each cluster, as one vector.
@@ -254,7 +273,7 @@ predict.ring_kmeans <- function(object, newdata, ...) {
   if (ncol(x) != ncol(object$centers)) {
     stop("`newdata` must have ", ncol(object$centers), " columns, not ", ncol(x), call. = FALSE)
   }
-  known <- which(stats::complete.cases(x))
+  known <- which(is.finite(rowSums(x)))
   found <- rep(NA_integer_, nrow(x))
   rows <- t(unname(x[known, , drop = FALSE]))
   found[known] <- .Call(C_kmeans_nearest, rows, object$centers)$cluster

@@ -10,11 +10,12 @@
 #' [generics::tidy()] and [generics::glance()] work on them ([ring_tidy]).
 #'
 #' `sparklyr::ml_predict(model, tbl)` returns a lazy Spark table: the columns of `tbl` and
-#' `.fitted`, computed when they are needed. `.fitted` is a probability or mean of a GLM, the linear
-#' predictor of a Cox model, the class of a network as a string, and a number of a regression. For a
-#' network with `type = "prob"` there is a column `.prob_<class>` for each class. [ring_kmeans()]
-#' has the column `.cluster`, and [ring_prcomp()] `PC1`, `PC2` and so on. Other arguments go to the
-#' `predict()` method of the model.
+#' `.fitted`, computed when they are needed. `.fitted` is a probability or mean of a GLM or of
+#' [ring_glmnet()], which needs a penalty `s`, the linear predictor of a Cox model, the class of a
+#' network as a string, and a number of a regression. For a network with `type = "prob"` there is a
+#' column `.prob_<class>` for each class. [ring_kmeans()] has the column `.cluster`, and
+#' [ring_prcomp()] `PC1`, `PC2` and so on. Other arguments go to the `predict()` method of the
+#' model.
 #'
 #' `sparklyr::ml_save(model, path)` writes the model to a file of the driver, which [readRDS()]
 #' reads in any R with this package.
@@ -81,8 +82,9 @@ ml_fit <- function(name, call, env) {
 
 ml_columns <- function(name, call, env) {
   call[[1L]] <- as.name(name)
-  names(call)[match(c("x", "formula"), names(call))] <- c("comm", "x")
-  table_columns_fit(name, call, env)
+  old <- c("x", "formula")
+  names(call)[names(call) %in% old] <- c("comm", "x")[old %in% names(call)]
+  columns_fit(name, call, env)
 }
 
 # ---- Methods of sparklyr's generics --------------------------------------------------------------
@@ -104,7 +106,9 @@ ml_predict.ring_coxph <- ml_predict.ring_lm
 ml_predict.ring_mlp <- ml_predict.ring_lm
 
 #' @exportS3Method sparklyr::ml_predict
-ml_predict.ring_glmnet <- ml_predict.ring_lm
+ml_predict.ring_glmnet <- function(x, dataset, type = "response", ...) {
+  stats::predict(x, dataset, type = type, ...)
+}
 
 #' @exportS3Method sparklyr::ml_predict
 ml_predict.ring_kmeans <- ml_predict.ring_lm

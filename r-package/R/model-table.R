@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Models of a Spark table, from the driver: the model is fitted in a function of ring_apply(), and
-# predictions are made by spark_apply(), which makes them when they are needed. A model has a
-# formula (table_fit), or a function takes columns (table_columns_fit).
+# predictions are made by spark_apply(), which makes them when they are needed. These models have a
+# formula; model-columns.R has functions of columns.
 
 is_table <- function(x) inherits(x, "tbl_spark")
 
@@ -60,98 +60,6 @@ table_rank <- function(df, comm, name, args) {
   if (ring_rank(comm) == 0) fit
 }
 
-# ---- Functions of columns ------------------------------------------------------------------------
-
-table_roles <- c("y", "weights", "offset", "foldid") # arguments that name columns, too
-table_matrices <- c("ring_kmeans", "ring_prcomp", "ring_svd", "ring_cor") # take numbers only
-table_row_flags <- c(ring_svd = "u", ring_prcomp = "retx") # ask for values of each row
-
-# Calls the function `name` for columns of a Spark table, in place of the communicator of `call`.
-table_columns_fit <- function(name, call, env) {
-  tbl <- eval(call$comm, env)
-  driver_check_table(tbl)
-  given <- lapply(as.list(call)[-(1:2)], eval, env)
-  spark <- table_is_spark(names(given))
-  args <- given[!spark]
-  odd <- setdiff(names(args), names(formals(name)))
-  if (length(odd) > 0L) check_stop("there is no argument `", odd[[1L]], "`")
-  columns <- names(sparklyr::sdf_schema(sparklyr::spark_dataframe(tbl)))
-  if (inherits(args$x, "formula")) args <- table_of_formula(args, columns)
-  roles <- args[names(args) %in% table_roles & !vapply(args, is.null, NA)]
-  x <- table_names(columns, args$x, roles)
-  args <- table_without_rows(name, args[!names(args) %in% c("x", names(roles))])
-  tbl <- dplyr::select(tbl, dplyr::all_of(unique(c(x, unlist(roles, use.names = FALSE)))))
-  rows <- if (name %in% table_matrices) "matrix" else "all"
-  arguments <- list(name = name, x = x, roles = roles, args = args, rows = rows)
-  fit <- table_apply(tbl, table_columns_rank, c(arguments, given[spark]))
-  if (is.list(fit) && !is.null(fit$call)) fit$call <- scope_call(call)
-  fit
-}
-
-# The arguments with the columns that the formula `x` names: `~ a + b`, or `y ~ .`.
-table_of_formula <- function(args, columns) {
-  empty <- stats::setNames(rep(list(double()), length(columns)), columns)
-  terms <- stats::terms(args$x, data = as.data.frame(empty, optional = TRUE))
-  named <- vapply(as.list(attr(terms, "variables"))[-1L], is.name, NA)
-  if (!all(named) || any(attr(terms, "order") > 1L)) {
-    check_stop("`x` must be a formula of columns, such as ~ a + b, not ",
-               paste(deparse(args$x), collapse = " "), ": compute other columns by ",
-               "dplyr::mutate() first", call = sys.call(-3))
-  }
-  if (attr(terms, "response") == 1L) args$y <- as.character(args$x[[2L]])
-  args$x <- gsub("`", "", attr(terms, "term.labels"), fixed = TRUE)
-  args
-}
-
-# The arguments, which do not ask for values of each row.
-table_without_rows <- function(name, args) {
-  flag <- table_row_flags[name]
-  if (is.na(flag)) return(args)
-  if (isTRUE(args[[flag]])) {
-    check_stop("`", flag, "` must be FALSE for a Spark table: it asks for values of each row, ",
-               "which stay on the ranks", call = sys.call(-3))
-  }
-  args[[flag]] <- FALSE
-  args
-}
-
-# The columns `x`: by default those that no role has.
-table_names <- function(columns, x, roles) {
-  for (name in names(roles)) {
-    if (!all(table_are_names(roles[[name]], columns))) table_refuse(name, roles[[name]], columns)
-  }
-  if (is.null(x)) x <- setdiff(columns, unlist(roles))
-  if (length(x) == 0L || !all(table_are_names(x, columns))) table_refuse("x", x, columns)
-  x
-}
-
-table_are_names <- function(x, columns) is.character(x) & x %in% columns
-
-table_refuse <- function(name, value, columns) {
-  odd <- if (is.character(value)) setdiff(value, columns)
-  check_stop("`", name, "` must be names of columns of the Spark table, not ",
-             if (length(odd) > 0L) dQuote(odd[[1L]], FALSE) else describe(value), ": it has ",
-             toString(utils::head(columns, 20L)), call = sys.call(-3))
-}
-
-# On a rank of ring_apply(), as table_rank(). `df` is a matrix or a data frame.
-table_columns_rank <- function(df, comm, name, x, roles, args) {
-  own <- list(x = if (identical(x, colnames(df))) df else df[, x, drop = FALSE])
-  for (role in names(roles)) own[[role]] <- table_columns_role(df, roles[[role]])
-  given <- lapply(names(own), function(part) call("$", quote(own), as.name(part)))
-  names(given) <- names(own)
-  fit <- eval(as.call(c(as.name(name), quote(comm), given, args)))
-  if (ring_rank(comm) != 0) return()
-  if (inherits(fit, "ring_kmeans")) fit$cluster <- NULL # of the rows of this rank
-  fit
-}
-
-# One column is a vector.
-table_columns_role <- function(df, names) {
-  if (length(names) > 1L) return(df[, names, drop = FALSE])
-  if (is.matrix(df)) df[, names] else df[[names]]
-}
-
 # ---- Predictions ---------------------------------------------------------------------------------
 
 table_spark_types <- c(
@@ -172,12 +80,28 @@ table_predict <- function(object, tbl, ...) {
                "cannot carry along: leave it out, by dplyr::select()")
   }
   arguments <- list(...)
-  columns <- c(stats::setNames(table_spark_types[types], names(types)),
-               table_columns(object, arguments))
+  added <- table_columns(object, arguments)
+  table_check_columns(object, names(types), names(added))
+  columns <- c(stats::setNames(table_spark_types[types], names(types)), added)
   sparklyr::spark_apply(
     tbl, table_predicted, context = list(model = object, arguments = arguments),
     columns = as.list(columns), packages = FALSE
   )
+}
+
+# Raises an error for a column that the model needs and the table lacks, or that predictions would
+# make again. Terms of a formula are checked where rows are.
+table_check_columns <- function(object, columns, added) {
+  needed <- c(colnames(object$centers), rownames(object$rotation), object$names)
+  absent <- setdiff(needed, columns)
+  if (length(absent) > 0L) {
+    check_stop("the Spark table has no column `", absent[[1L]], "`", call = sys.call(-3))
+  }
+  twice <- intersect(added, columns)
+  if (length(twice) > 0L) {
+    check_stop("the Spark table has a column `", twice[[1L]], "` already: leave it out, by ",
+               "dplyr::select()", call = sys.call(-3))
+  }
 }
 
 # The types of the columns that predictions append, by name: those of the predictions for a row.
@@ -208,7 +132,9 @@ table_is_class <- function(object, arguments) {
 }
 
 table_predicted <- function(df, context) {
-  found <- do.call(stats::predict, c(list(context$model, df), context$arguments))
+  arguments <- context$arguments
+  if (is.character(arguments$offset)) arguments$offset <- df[[arguments$offset]]
+  found <- do.call(stats::predict, c(list(context$model, df), arguments))
   if (is.factor(found)) found <- as.character(found)
   parts <- if (is.list(found)) found else list(fit = found)
   extra <- matrix(parts$fit, nrow(df), NCOL(parts$fit))

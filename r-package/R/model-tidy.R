@@ -228,8 +228,7 @@ glance.ring_glmnet <- function(x, ...) {
 tidy.ring_prcomp <- function(x, matrix = c("eigenvalues", "rotation"), ...) {
   components <- seq_along(x$sdev)
   if (match.arg(matrix) == "eigenvalues") {
-    # The variance of all components is known only with all of them.
-    share <- x$sdev^2 / sum(x$sdev^2)
+    share <- x$sdev^2 / x$total
     return(tidy_frame(data.frame(PC = components, std.dev = x$sdev, percent = share,
                                  cumulative = cumsum(share))))
   }

@@ -35,10 +35,10 @@
 ring_quantile <- function(comm, x, probs = seq(0, 1, 0.25),
                           na.rm = FALSE, # nolint: object_name_linter. As in quantile().
                           names = TRUE, type = 7, ...) {
-  if (is_table(comm)) return(table_columns_fit("ring_quantile", match.call(), parent.frame()))
-  check_no_dots(...)
+  if (is_table(comm)) return(columns_fit("ring_quantile", match.call(), parent.frame()))
   call <- sys.call()
   columns <- agree(comm, {
+    check_no_dots(...)
     quantile_check(probs, type, call)
     quantile_columns(x, check_flag(na.rm, "na.rm"), call)
   })

@@ -27,7 +27,7 @@
 #' @export
 ring_scale <- function(comm, x, center = TRUE, scale = TRUE) {
   x <- columns_of(comm, x)
-  model_check_settings(comm, list(center = center, scale = scale))
+  model_check_settings(comm, agree(comm, list(center = center, scale = scale)))
   columns_check_moments(comm, x, center, scale)
   found <- columns_moments(comm, x, center, scale)
   x <- columns_scale(x, found)
@@ -53,16 +53,21 @@ columns_matrix <- function(x, finite) {
   }
   x <- as.matrix(x)
   if (!is.double(x)) storage.mode(x) <- "double" # which would copy
+  if (finite && ncol(x) == 0L) stop("there are no columns", call. = FALSE)
   if (finite) tsqr_check(x)
   x
 }
 
-# The columns with these names, unless there are no names. `argument` has the rows.
+# The columns with these names, unless names are missing or not unique. `argument` has the rows.
 columns_named <- function(x, names, argument) {
-  if (is.null(names) || is.null(colnames(x))) return(x)
+  if (!columns_are_named(names) || !length(colnames(x)) || identical(names, colnames(x))) return(x)
   absent <- setdiff(names, colnames(x))
   if (length(absent) == 0L) return(x[, names, drop = FALSE])
   stop("`", argument, "` has no column ", absent[[1L]], call. = FALSE)
+}
+
+columns_are_named <- function(names) {
+  length(names) > 0L && !anyNA(names) && all(nzchar(names)) && !anyDuplicated(names)
 }
 
 # The number of known values, the center and the scale of each column, over all ranks.
@@ -95,15 +100,15 @@ columns_check_moments <- function(comm, x, center, scale) {
 }
 
 columns_check_given <- function(given, name, width) {
-  if (isTRUE(given) || isFALSE(given) || is.numeric(given) && length(given) == width) return()
+  if (isTRUE(given) || isFALSE(given)) return()
+  if (is.numeric(given) && length(given) == width && all(is.finite(given))) return()
   stop("`", name, "` must be TRUE or FALSE, or ", width, " numbers, one for each column, not ",
        describe(given), call. = FALSE)
 }
 
 # The means of the first rows of one rank.
 columns_shift <- function(comm, x) {
-  root <- which(ring_allgather(comm, as.double(nrow(x))) > 0)[1L] - 1L
-  if (is.na(root)) check_stop("there are no rows on any rank")
+  root <- which(ring_allgather(comm, as.double(nrow(x))) > 0)[[1L]] - 1L
   ring_broadcast(comm, unname(colMeans(x[seq_len(min(1000L, nrow(x))), , drop = FALSE])), root)
 }
 

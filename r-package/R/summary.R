@@ -32,9 +32,9 @@
 #' }
 #' @export
 ring_summary <- function(comm, x, top = 3L, ...) {
-  if (is_table(comm)) return(table_columns_fit("ring_summary", match.call(), parent.frame()))
-  check_no_dots(...)
+  if (is_table(comm)) return(columns_fit("ring_summary", match.call(), parent.frame()))
   top <- agree(comm, {
+    check_no_dots(...)
     if (!is.data.frame(x)) stop("`x` must be a data frame, not ", describe(x))
     check_whole(top, "top", least = 1)
   })

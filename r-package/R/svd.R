@@ -38,7 +38,8 @@
 #' [ring_apply()], and gets one result. `x` are names of columns of the table or a formula of them,
 #' as `~ a + b`, and by default all columns that no other argument names. The result has no values
 #' for each row of the table. `predict(fit, tbl)`, where there is such a method, returns a lazy
-#' Spark table with the columns of `tbl` and the predictions.
+#' Spark table with the columns of `tbl` and the predictions. Columns of bigint and decimal become
+#' doubles.
 #' @section Errors:
 #' `ring_error_invalid` on every rank, if an argument is invalid on any rank, or if a value is
 #' missing or infinite. The communicator stays usable. Other errors as for [ring_allreduce()].
@@ -52,12 +53,12 @@
 #' @export
 ring_svd <- function(comm, x, k = NULL, u = TRUE, method = c("auto", "qr", "random"), power = 2L,
                      ...) {
-  if (is_table(comm)) return(table_columns_fit("ring_svd", match.call(), parent.frame()))
-  check_no_dots(...)
-  settings <- agree(comm, list(
-    k = check_whole(k, "k", least = 1, absent = 0L), u = check_flag(u, "u"),
-    method = match.arg(method), power = check_whole(power, "power", least = 0)
-  ))
+  if (is_table(comm)) return(columns_fit("ring_svd", match.call(), parent.frame()))
+  settings <- agree(comm, {
+    check_no_dots(...)
+    list(k = check_whole(k, "k", least = 1, absent = 0L), u = check_flag(u, "u"),
+         method = match.arg(method), power = check_whole(power, "power", least = 0))
+  })
   x <- columns_of(comm, x, finite = TRUE)
   model_check_settings(comm, settings)
   found <- svd_of(comm, x, settings$k, settings$u, settings$method, settings$power)
@@ -73,14 +74,22 @@ svd_of <- function(comm, x, k, left, method, power) {
   if (random) svd_random(comm, x, k, left, power) else svd_qr(comm, x, k, left, most)
 }
 
-svd_is_random <- function(x, k, method) {
+svd_is_random <- function(x, k, method, name = "k") {
   if (method == "auto") return(ncol(x) > 2000L && k > 0L)
-  if (method == "random" && k == 0L) check_stop("`method = \"random\"` needs `k`", call = NULL)
+  if (method == "random" && k == 0L) {
+    check_stop("`method = \"random\"` needs `", name, "`", call = NULL)
+  }
   method == "random"
 }
 
 # The number of singular values of all rows.
-svd_most <- function(comm, x) min(ncol(x), ring_allreduce(comm, as.double(nrow(x))))
+svd_most <- function(comm, x) min(ncol(x), svd_count(comm, x))
+
+svd_count <- function(comm, x) {
+  count <- ring_allreduce(comm, as.double(nrow(x)))
+  if (count == 0) check_stop("there are no rows on any rank", call = NULL)
+  count
+}
 
 svd_qr <- function(comm, x, k, left, most) {
   triangle <- tsqr(comm, agree(comm, tsqr_triangle(x)))
@@ -159,9 +168,6 @@ svd_random <- function(comm, x, k, left, power) {
 #'
 #'   For a Spark table `predict(fit, tbl)` adds the columns `PC1`, `PC2` and so on.
 #' @inheritSection ring_svd Spark tables
-#'
-#'   For a Spark table `predict(fit, tbl)` adds the columns `PC1`, `PC2` and so on.
-#' @inheritSection ring_svd Spark tables
 #' @inheritSection ring_svd Errors
 #' @seealso [ring_svd()]
 #' @examples
@@ -182,24 +188,26 @@ svd_random <- function(comm, x, k, left, power) {
 #' @export
 ring_prcomp <- function(comm, x, retx = FALSE, center = TRUE, scale. = FALSE, rank. = NULL,
                         method = c("auto", "qr", "random"), power = 2L, ...) {
-  if (is_table(comm)) return(table_columns_fit("ring_prcomp", match.call(), parent.frame()))
-  check_no_dots(...)
+  if (is_table(comm)) return(columns_fit("ring_prcomp", match.call(), parent.frame()))
   call <- scope_call(match.call())
-  settings <- agree(comm, list(
-    rank = check_whole(rank., "rank.", least = 1, absent = 0L), method = match.arg(method),
-    power = check_whole(power, "power", least = 0), retx = check_flag(retx, "retx")
-  ))
+  settings <- agree(comm, {
+    check_no_dots(...)
+    list(rank = check_whole(rank., "rank.", least = 1, absent = 0L), method = match.arg(method),
+         power = check_whole(power, "power", least = 0), center = center, scale = scale.,
+         retx = check_flag(retx, "retx"))
+  })
   x <- columns_of(comm, x, finite = TRUE)
-  model_check_settings(comm, c(settings[1:3], list(center = center, scale = scale.)))
+  model_check_settings(comm, settings[names(settings) != "retx"])
   columns_check_moments(comm, x, center, scale.)
-  random <- svd_is_random(x, settings$rank, settings$method)
+  if (is.numeric(scale.)) prcomp_check_scale(scale.)
+  random <- svd_is_random(x, settings$rank, settings$method, "rank.")
   found <- if (random) prcomp_random(comm, x, center, scale., settings$rank, settings$power)
            else prcomp_qr(comm, x, center, scale., settings$rank)
   names <- list(colnames(x), paste0("PC", seq_len(ncol(found$v))))
   fit <- list(
     sdev = found$d / sqrt(max(1, found$count - 1)), rotation = array(found$v, dim(found$v), names),
     center = if (is.null(found$center)) FALSE else found$center,
-    scale = if (is.null(found$scale)) FALSE else found$scale, call = call
+    scale = if (is.null(found$scale)) FALSE else found$scale, call = call, total = found$total
   )
   if (settings$retx) fit$x <- columns_scale(x, found) %*% fit$rotation
   structure(class = c("ring_prcomp", "prcomp"), fit)
@@ -212,18 +220,31 @@ predict.ring_prcomp <- function(object, newdata, ...) {
   NextMethod()
 }
 
+#' @export
+summary.ring_prcomp <- function(object, ...) {
+  found <- NextMethod()
+  share <- object$sdev^2 / object$total
+  found$importance[2L, ] <- round(share, 5L)
+  found$importance[3L, ] <- round(cumsum(share), 5L)
+  found
+}
+
+# `total`: the variance of all components, of which not all may be known.
 prcomp_random <- function(comm, x, center, scale, k, power) {
   moments <- columns_moments(comm, x, center, scale)
   prcomp_check_scale(moments$scale)
-  found <- svd_of(comm, columns_scale(x, moments), k, FALSE, "random", power)
-  c(found, moments[c("center", "scale")], count = moments$counts[[1L]])
+  x <- columns_scale(x, moments)
+  found <- svd_of(comm, x, k, FALSE, "random", power)
+  count <- moments$counts[[1L]]
+  total <- ring_allreduce(comm, sum(x^2)) / max(1, count - 1)
+  c(found, moments[c("center", "scale")], count = count, total = total)
 }
 
 # The rows are read once: behind a column of ones, R has the means of the columns in its first row,
 # and below it R of the centered columns. The column of ones loses no digits, as the columns are
 # already near their means, those of some rows.
 prcomp_qr <- function(comm, x, center, scale, k) {
-  count <- ring_allreduce(comm, as.double(nrow(x)))
+  count <- svd_count(comm, x)
   shift <- if (isTRUE(center)) columns_shift(comm, x)
   if (is.numeric(center)) x <- columns_scale(x, list(center = center))
   triangle <- tsqr(comm, agree(comm, tsqr_triangle(x, shift = shift)))
@@ -235,7 +256,7 @@ prcomp_qr <- function(comm, x, center, scale, k) {
   prcomp_check_scale(scale)
   if (!is.null(shift)) center <- stats::setNames(shift + found$offset, colnames(x))
   list(d = found$d[seq_len(most)], v = found$v, count = count, scale = scale,
-       center = if (!is.logical(center)) center)
+       total = sum(found$d^2) / max(1, count - 1), center = if (!is.logical(center)) center)
 }
 
 prcomp_of <- function(triangle, shift, scale, count, k) {

@@ -9,8 +9,9 @@
 # the triangle `above`. With `shift` a column of ones is in front of `x - shift`. A square matrix.
 tsqr_triangle <- function(x, y = NULL, weights = NULL, above = NULL, shift = NULL) {
   triangle <- .Call(C_triangle_of, x, y, weights, above, shift)
-  if (!is.null(colnames(x))) {
-    names <- c(if (!is.null(shift)) "(Intercept)", colnames(x), if (!is.null(y)) "(response)")
+  if (!is.null(colnames(x)) || !is.null(shift)) {
+    columns <- if (is.null(colnames(x))) seq_len(ncol(x)) else colnames(x)
+    names <- c(if (!is.null(shift)) "(Intercept)", columns, if (!is.null(y)) "(response)")
     colnames(triangle) <- names
   }
   tsqr_check(triangle)

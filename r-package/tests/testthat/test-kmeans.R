@@ -43,11 +43,15 @@ test_that("a cluster without rows moves, and few different rows are no problem",
   x <- blobs(200, 3, 2)
   far <- ring_kmeans(comm, x, rbind(x[1, ], c(1e3, 1e3), c(-1e3, 1e3)), tol = 0)
   expect_true(all(far$size > 0))
-  same <- ring_kmeans(comm, matrix(1, 10, 2), 3)
+  expect_warning(same <- ring_kmeans(comm, matrix(1, 10, 2), 3), "clusters are empty")
   expect_identical(sum(same$size), 10L)
   expect_identical(same$tot.withinss, 0)
   expect_identical(ring_kmeans(comm, x, 1)$size, 200L)
   expect_identical(ring_kmeans(comm, c(1, 2, 9), matrix(c(1L, 9L)))$size, 2:1) # integers
+  # Sums of the iterations keep rounding errors of rows that have left, and the result does not.
+  drift <- c(rnorm(400), 4e10, 7e10, -4e10, -7e10)
+  found <- ring_kmeans(comm, drift, matrix(c(0, 1, -1) * 1e11))$centers[[1]]
+  expect_lt(abs(found - mean(drift[1:400])), 1e-14)
 })
 
 test_that("clusters have methods and errors", {
@@ -63,6 +67,11 @@ test_that("clusters have methods and errors", {
   expect_error(predict(fit, unname(as.matrix(iris[1:3]))), "`newdata` must have 4 columns, not 3")
   expect_error(ring_kmeans(comm, iris[1:4], "a"), "`centers` must be a number, or a matrix with 4")
   expect_error(ring_kmeans(comm, iris[1:2, 1:4], 3), "fewer rows than clusters")
+  expect_error(ring_kmeans(comm, iris[0], 2), "there are no columns")
+  expect_error(ring_kmeans(comm, c(1e160, 1, 2), 2), "squares of the values are not finite")
+  start <- iris[c(1, 51, 101), 4:1]
+  expect_identical(ring_kmeans(comm, iris[1:4], start)$centers,
+                   ring_kmeans(comm, iris[1:4], start[4:1])$centers)
   expect_error(ring_kmeans(comm, airquality, 3), "column Ozone has values that are not finite")
   skip_if_not_installed("generics")
   expect_identical(generics::tidy(fit)$size, fit$size)

@@ -48,55 +48,6 @@ test_that("classes of a network are strings, and probabilities are columns", {
   expect_named(predicted("prob"), paste0(".prob_", levels(iris$Species)))
 })
 
-test_that("functions of columns get those of the table, and values of rows stay on the ranks", {
-  results <- run_ring(2, {
-    of_table <- function(name, roles = list(), args = list()) {
-      rows <- dealt(mtcars, rank, size)
-      x <- setdiff(names(mtcars), c(unlist(roles), "vs"))
-      if (name %in% table_matrices) rows <- as.matrix(rows)
-      table_columns_rank(rows, comm, name, x, roles, args)
-    }
-    set.seed(rank)
-    list(
-      of_table("ring_kmeans", args = list(centers = 2)),
-      of_table("ring_prcomp", args = list(scale. = TRUE)),
-      of_table("ring_cor", roles = list(y = c("mpg", "hp"))),
-      of_table("ring_glmnet", roles = list(y = "mpg", weights = "wt"), args = list(lambda = 0.1)),
-      of_table("ring_quantile", args = list(probs = 0.5))
-    )
-  }, dealt = dealt)
-  x <- mtcars[names(mtcars) != "vs"]
-  found <- results[[1]]
-  expect_null(found[[1]]$cluster)
-  expect_identical(sum(found[[1]]$size), 32L)
-  expect_equal(found[[2]]$sdev, prcomp(x, scale. = TRUE)$sdev, tolerance = 1e-12)
-  expect_equal(found[[3]], cor(x[!names(x) %in% c("mpg", "hp")], x[c("mpg", "hp")]))
-  comm <- local_world()
-  truth <- ring_glmnet(comm, x[!names(x) %in% c("mpg", "wt")], x$mpg, weights = x$wt, lambda = 0.1)
-  expect_equal(coef(found[[4]]), coef(truth), tolerance = 1e-6)
-  expect_equal(found[[5]]["50%", ], vapply(x, median, 1))
-  expect_identical(results[[2]], vector("list", 5))
-})
-
-test_that("columns of a table are named", {
-  columns <- names(mtcars)
-  expect_identical(table_names(columns, NULL, list(y = "mpg", weights = "wt")),
-                   setdiff(columns, c("mpg", "wt")))
-  expect_identical(table_names(columns, c("wt", "hp"), list()), c("wt", "hp"))
-  expect_error(table_names(columns, 3, list()),
-               "`x` must be names of columns of the Spark table, not 3: it has mpg, cyl, disp",
-               class = "ring_error_invalid")
-  expect_error(table_names(columns, NULL, list(y = "miles")), "`y` must be .*, not \"miles\": it")
-  expect_error(table_names("y", NULL, list(y = "y")), "`x` must be names of columns")
-  expect_error(table_without_rows("ring_svd", list(u = TRUE)), "`u` must be FALSE for a Spark tab")
-  expect_identical(table_without_rows("ring_svd", list(k = 1)), list(k = 1, u = FALSE))
-  named <- function(x) table_of_formula(list(x = x), c("y", "a", "b c"))
-  expect_identical(named(y ~ .), list(x = c("a", "b c"), y = "y"))
-  expect_identical(named(~ `b c` + a), list(x = c("b c", "a")))
-  expect_error(named(~ log(a)), "formula of columns, such as ~ a \\+ b, not ~log\\(a\\): compute")
-  expect_error(named(~ a * y), "formula of columns")
-})
-
 test_that("clusters, scores and penalised models have columns of predictions", {
   comm <- local_world()
   set.seed(1)
@@ -120,6 +71,16 @@ test_that("clusters, scores and penalised models have columns of predictions", {
   expect_true(all(added(classes, iris, s = 0.1, type = "class")$.fitted %in% levels(iris$Species)))
   expect_error(glmnet_predict_table(lasso, NULL, NULL, "link", 0), "pass one penalty as `s`")
   expect_error(glmnet_predict_table(classes, NULL, 0.1, "link", 0), "type = \"response\"")
+  tall <- transform(iris, tall = Sepal.Length > 6)
+  moved <- ring_glmnet(comm, iris[2:4], tall$tall, "binomial", offset = iris$Sepal.Length,
+                       lambda = 0.1)
+  fitted <- predict(moved, iris[2:4], type = "response", offset = iris$Sepal.Length)
+  found <- added(moved, iris, type = "response", offset = "Sepal.Length")
+  expect_equal(found$.fitted, fitted[, 1])
+  expect_error(table_check_columns(lasso, c("Sepal.Width", "Petal.Length"), ".fitted"),
+               "the Spark table has no column `Petal.Width`")
+  expect_error(table_check_columns(clusters, c(names(iris), ".cluster"), ".cluster"),
+               "has a column `.cluster` already")
 })
 
 test_that("arguments of the other form are errors", {
