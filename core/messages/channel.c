@@ -36,7 +36,7 @@ ring_packet *ring_packet_make(const ring_message_frame *frame, const void *paylo
   ring_packet *packet = malloc(sizeof *packet + frame->length);
   if (packet == NULL) return NULL;
   *packet = (ring_packet){.frame = *frame, .payload = (const uint8_t *)(packet + 1)};
-  if (frame->length > 0) memcpy(packet + 1, payload, frame->length);
+  if (payload != NULL) memcpy(packet + 1, payload, frame->length);
   return packet;
 }
 

@@ -38,7 +38,8 @@ int LLVMFuzzerInitialize(int *count, char ***arguments) {
 
 static SEXP read_columns(void *data) {
   const asked *asks = data;
-  return record_batch_columns(asks->message, asks->kinds, asks->from, asks->end);
+  return record_batch_columns(RAW(asks->message), (size_t)XLENGTH(asks->message), asks->kinds,
+                              asks->from, asks->end);
 }
 
 static SEXP no_columns(SEXP condition, void *data) {

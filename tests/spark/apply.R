@@ -100,7 +100,7 @@ drive <- function(name, told) {
   for (each in names(replaced)) utils::assignInNamespace(each, replaced[[each]], "sparkring")
   args <- setNames(as.list(sub(".*?=", "", told, perl = TRUE)), sub("=.*", "", told))
   job <- ours$driver_job(get(name), args, 2L, NULL, size, NULL, 60, 0, list())
-  job[c("kinds", "batches", "collect", "progress")] <- list(kinds, FALSE, TRUE, TRUE)
+  job[c("kinds", "rows", "collect", "progress")] <- list(kinds, "all", TRUE, TRUE)
   tryCatch(
     tell(ours$barrier_job_run(NULL, job, identity, NULL, FALSE, NULL, 60, 0)),
     error = function(error) {
