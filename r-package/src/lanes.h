@@ -7,6 +7,8 @@
 #ifndef SPARKRING_LANES_H
 #define SPARKRING_LANES_H
 
+#include <limits.h> /* defines __GLIBC__ */
+
 enum { LANES = 4 };
 
 typedef double lanes __attribute__((vector_size(LANES * sizeof(double)), aligned(8), may_alias));

@@ -177,7 +177,7 @@ say(str([reference() is not None for reference in references]))
 def test_arrays_of_a_failed_call_are_not_freed(started):
     """MPI may still write to them. An array of no call is freed."""
     lines = mpiexec("MPICH 5", 2, f"started = {started}" + HELD).stdout.splitlines()
-    assert lines == ["1", "[True, False]"]
+    assert lines[:2] == ["1", "[True, False]"]  # the launcher tells more where rank 0 ends late
 
 
 MISSING = """
