@@ -119,8 +119,8 @@ static void mpi_messages_work(ring_run *run, size_t lane) {
   }
 }
 
-/* Moves a lane as far as it moves without waiting. What starts is tested in the next turn: a test may receive, for
- * which the receives behind it have to be there. */
+/* Moves a lane as far as it moves without waiting. A message that starts is tested in the next turn: a test may
+ * receive, for which the receives behind it have to be there. */
 static int mpi_messages_advance(ring_mpi_messages *messages, const ring_mpi_driver *driver,
                                 ring_mpi_handle comm, int tag, size_t lane) {
   ring_run *run = &messages->run;

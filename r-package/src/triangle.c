@@ -122,7 +122,7 @@ static size_t triangle_stride(size_t width) {
   return rows < BLOCK_LEAST ? BLOCK_LEAST : rows > BLOCK_MOST ? BLOCK_MOST : rows / LANES * LANES;
 }
 
-/* Where a block comes from. `weights` and `shift` may be NULL, and `y` without a column behind those of `x`. */
+/* The source of a block. `weights` and `shift` may be NULL, and `y` is NULL without a column behind those of `x`. */
 typedef struct {
   size_t count, columns;
   const double *x, *y, *weights, *shift;
