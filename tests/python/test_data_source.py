@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections import namedtuple
 from decimal import Decimal
 
@@ -171,6 +172,30 @@ def test_nulls_of_booleans():
         filled = one(rows, missing=float("nan"))["x"]
         assert filled.tolist() == pytest.approx([1, float("nan"), 0], nan_ok=True)
         assert one(rows, missing=0)["x"].tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "own", "value", "missing"),
+    [
+        ("bool", "boolean", True, -1),
+        ("int8", "Int8", 1, 999),
+        ("uint8", "UInt8", 1, -1),
+        ("int64", "Int64", 1, 2**63),
+        ("float32", "Float32", 1.5, 1e300),
+        ("float32", "Float32", 1.5, 2**24 + 1),
+    ],
+)
+def test_missing_that_a_dtype_cannot_hold(kind, own, value, missing):
+    tables = [
+        pa.table({"x": pa.array([value, None], kind)}),
+        [pd.DataFrame({"x": pd.array([value, None], own)})],
+        [{"x": value}, {"x": None}],
+    ]
+    text = re.escape(f"{kind} cannot hold missing={missing}:")
+    for rows in tables if kind in ("bool", "int64") else tables[:2]:  # rows are of Python's types
+        with pytest.raises(InvalidError, match=f"column 'x': .*{text}"):
+            one(rows, missing=missing)
+        assert one(rows, missing=1)["x"].tolist() == [value, 1]
 
 
 def test_infinities_are_numbers():

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import numbers
 import operator
 from collections.abc import Mapping
 from typing import Any
@@ -32,6 +33,17 @@ def check_whole(name: str, value: Any, least: int) -> int:
     if number < least:
         raise InvalidError(f"{name} is {value!r}: it must be a whole number from {least} on")
     return number
+
+
+def check_missing(given: Any) -> Any:
+    """Return the argument ``missing`` as a whole number, a float or None."""
+    if isinstance(given, (bool, numbers.Integral, np.bool_)):
+        return int(given)
+    if isinstance(given, numbers.Real):
+        return float(given)
+    if given is not None:
+        raise InvalidError(f"missing is {given!r}: pass the number that replaces nulls")
+    return None
 
 
 def check_dtypes(asked: Any) -> Any:

@@ -70,15 +70,13 @@ def _others(array: Any, missing: Missing) -> NDArray[Any]:
 def _numbers(array: Any, missing: Missing) -> NDArray[Any]:
     if array.null_count and missing is None:
         raise number.nulls(array.null_count, len(array))
-    dtype = _dtype(array.type)
-    is_boolean = dtype.kind == "b"
-    if isinstance(missing, float) and dtype.kind in "biu":
+    if isinstance(missing, float) and _dtype(array.type).kind in "biu":
+        array = array.cast("float64", safe=False)
+    if array.null_count:
         import pyarrow
 
-        array = array.cast(pyarrow.float64(), safe=False)
-        is_boolean = False
-    if array.null_count:
-        array = array.fill_null(bool(missing) if is_boolean else missing)
+        filler = number.filler(_dtype(array.type), missing)
+        array = array.fill_null(pyarrow.scalar(filler, array.type))
     return _view(array)
 
 

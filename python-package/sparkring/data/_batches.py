@@ -27,6 +27,7 @@ from sparkring.data._arguments import (
     check_choice,
     check_communicator,
     check_dtypes,
+    check_missing,
     check_whole,
 )
 from sparkring.data._batch import Batch, tensors
@@ -279,7 +280,8 @@ def batches(
         dtype that holds the values of all ranks.
     missing : float, optional
         The number that replaces nulls. By default a null is an error. In a data frame of pandas NaN
-        counts as null. With a float, whole numbers and booleans become floats.
+        counts as null. With a float, whole numbers and booleans become floats. A number that the
+        dtype of a column with nulls cannot hold, such as -1 for booleans, is an error.
     shuffle_buffer : int
         The size of the buffer from which rows are drawn at random. The buffer is filled first, and
         then each drawn row is replaced by the next row. 0 keeps the order of the partition. A
@@ -337,7 +339,7 @@ def batches(
         "batch_size": check_whole("batch_size", batch_size, 1),
         "columns": source.select(columns),
         "dtype": check_dtypes(dtype),
-        "missing": missing,
+        "missing": check_missing(missing),
         "shuffle_buffer": check_whole("shuffle_buffer", shuffle_buffer, 0),
         "seed": check_whole("seed", seed, 0),
         "epochs": None if epochs is None else check_whole("epochs", epochs, 1),

@@ -52,7 +52,8 @@ class FrameTable:
         count = int(found.sum())
         if count and self._missing is None:
             raise number.nulls(count, len(series))
-        filler = np.asarray(0 if self._missing is None else self._missing)
         values = series.to_numpy(dtype=dtype, na_value=dtype.type(0))
         values = number.widen(values, self._missing)
-        return np.where(found, filler.astype(values.dtype), values) if count else values
+        return (
+            np.where(found, number.filler(values.dtype, self._missing), values) if count else values
+        )

@@ -55,6 +55,25 @@ def unlike(first: Any, other: Any, row: int) -> InvalidError:
     )
 
 
+def filler(dtype: np.dtype[Any], missing: Missing) -> np.generic:
+    """Return what replaces nulls in arrays of a dtype. A number that it cannot hold is an error."""
+    try:
+        with np.errstate(all="ignore"):
+            held: Any = np.asarray(missing).astype(dtype)[()]
+        is_rounded = isinstance(missing, float) and np.isfinite(missing) == np.isfinite(held)
+        if is_rounded or held.item() == missing:
+            return held  # type: ignore[no-any-return]
+    except OverflowError:
+        pass
+    advice = "pass a number that it can hold"
+    if dtype.kind in "biu":
+        advice += (
+            ", or a number with a point, as in missing=-1.0, which makes floats of whole numbers"
+            " and booleans"
+        )
+    raise InvalidError(f"it has nulls, and {dtype} cannot hold missing={missing!r}: {advice}")
+
+
 def widen(values: NDArray[Any], missing: Missing) -> NDArray[Any]:
     """Convert whole numbers and booleans to floats where a float may replace nulls.
 
@@ -73,7 +92,7 @@ def without_nan(values: NDArray[Any], missing: Missing) -> NDArray[Any]:
         if count and missing is None:
             raise nulls(count, values.size)
         if count:
-            values = np.where(found, np.asarray(missing, values.dtype), values)
+            values = np.where(found, filler(values.dtype, missing), values)
     return widen(values, missing)
 
 
@@ -97,8 +116,18 @@ def from_objects(values: Sequence[Any], missing: Missing) -> NDArray[Any]:
     if compound:
         return _from_arrays(values, missing)
     if count:
-        values = [missing if value is None else value for value in values]
+        return _from_optional(values, missing)
     return widen(_from_scalars(values), missing)
+
+
+def _from_optional(values: Sequence[Any], missing: Missing) -> NDArray[Any]:
+    """Make an array of scalars and None. The scalars decide the dtype, if there are any."""
+    present = [value for value in values if value is not None] or [missing]
+    numbers = widen(_from_scalars(present), missing)
+    is_null = np.fromiter((value is None for value in values), bool, len(values))
+    result = np.full(len(values), filler(numbers.dtype, missing))
+    result[~is_null] = numbers[: len(values) - is_null.sum()]
+    return result
 
 
 def _are_alike(values: Sequence[Any]) -> bool:

@@ -146,7 +146,8 @@ def _fit(values: NDArray[Any], field: Field) -> NDArray[Any]:
         return np.ascontiguousarray(values)
     with np.errstate(invalid="ignore"):
         cast = np.ascontiguousarray(values, field.dtype)
-    if np.can_cast(values.dtype, field.dtype, "same_kind") or np.array_equal(cast, values):
+    is_rounded = field.dtype.kind == "f" and np.can_cast(values.dtype, field.dtype, "same_kind")
+    if is_rounded or np.can_cast(values.dtype, field.dtype) or np.array_equal(cast, values):
         return cast
     raise InvalidError(
         f"column {field.name!r}: it has {values.dtype} that {field.dtype} cannot hold. Pass"

@@ -14,6 +14,7 @@ from sparkring.data._arguments import (
     check_choice,
     check_communicator,
     check_dtypes,
+    check_missing,
     check_whole,
 )
 from sparkring.data._parquet import discovery
@@ -85,7 +86,7 @@ def parquet(
     dtype : dtype or dict, optional
         The dtype of the arrays, for all arrays or by name, such as ``"float32"``.
     missing : float, optional
-        The number that replaces nulls. By default a null is an error.
+        The number that replaces nulls, as for `batches`. By default a null is an error.
     shuffle : bool or int
         The number of row groups whose rows are shuffled together, in a random order of the row
         groups. True for 4. False for the order of the files. A row is drawn from the whole window
@@ -179,6 +180,7 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
         "batch_size": check_whole("batch_size", given["batch_size"], 1),
         "columns": source.select(given["columns"]),
         "dtype": check_dtypes(given["dtype"]),
+        "missing": check_missing(given["missing"]),
         "shuffle": WINDOW if shuffle is True else check_whole("shuffle", shuffle, 0),
         "seed": check_whole("seed", given["seed"], 0),
         "epochs": None if epochs is None else check_whole("epochs", epochs, 1),
