@@ -46,6 +46,9 @@ def broken(rank):
     strata = np.ones((50, 1 + odd))
     return [
         (linear, (hole, y), "column 2 of X is NaN.* in 1 row, first in row 10 of this"),
+        (linear, (x.astype(f"m8[{'ms' if odd else 's'}]"), y), "X has times of type timedelta64"),
+        (linear, (x, y.astype("M8[D]") if odd else y), r"y has times of type datetime64\[D\]"),
+        (linear, (x, np.full(50, 1 << 53) if odd else y), r"y has whole numbers of 2\*\*53"),
         (linear, (x[:, : 4 - odd], y), "rank 1 has features .*3.* and rank 0 has .*4"),
         (linear, (pd.DataFrame(x, columns=names), y), "rank 1 has features .*'e'"),
         (linear, (x, y[: 50 - odd]), r"X has 50 rows and y has shape \(49,\)"),
@@ -130,6 +133,58 @@ def test_errors_of_one_rank_are_raised_on_all():
         for text, pattern in zip(texts, patterns):
             with pytest.raises(AssertionError, match=pattern):
                 raise AssertionError(text)
+
+
+LARGE = (1 << 60) + np.arange(8)
+WAITS = np.arange(8).astype("m8[s]")
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pd.DataFrame({"a": LARGE}),
+        pd.DataFrame({"a": pd.array(LARGE, "Int64")}),
+        pa.table({"a": LARGE}),
+        pa.table({"a": LARGE[:, None].tolist()}),
+        pd.DataFrame({"a": WAITS}),
+        pa.table({"a": WAITS}),
+    ],
+)
+def test_columns_keep_units_and_digits(table):
+    """Their doubles had neither: slopes were of other units on other ranks."""
+    rest = np.arange(8.0)
+    with pytest.raises(sparkring.InvalidError, match=r"2\*\*53|no numbers"):
+        models.LinearRegression().fit(table, rest)
+    frame = table if isinstance(table, pd.DataFrame) else table.to_pandas()
+    if frame["a"].dtype.kind == "O":
+        return
+    frame = frame.assign(x=rest, status=1.0)
+    with pytest.raises(sparkring.InvalidError, match=r"2\*\*53|times of type"):
+        models.LinearRegression().fit(frame[["a", "x"]], "a")
+    with pytest.raises(sparkring.InvalidError, match=r"2\*\*53|times of type"):
+        models.CoxPH().fit(frame, ["a", "status"])
+
+
+def test_values_keep_units_and_digits():
+    rest = np.arange(8.0)
+    line = models.LinearRegression().fit(rest[:, None], rest)
+    for values, text in (
+        (LARGE, r"2\*\*53"),
+        (LARGE.astype(object), r"2\*\*53"),
+        (LARGE.astype("M8[ns]"), "times of type datetime64"),
+        (WAITS.astype("m8[ms]").astype(object), "must be numbers"),
+        (np.array([np.timedelta64(1, "s")] * 8, object), "times of type timedelta64"),
+        (rest.astype(str), "holds strings"),
+    ):
+        for attempt in (
+            lambda: line.predict(values[:, None]),  # noqa: B023
+            lambda: line.score(rest[:, None], values),  # noqa: B023
+            lambda: models.quantile(values, 0.5),  # noqa: B023
+        ):
+            with pytest.raises(sparkring.InvalidError, match=text):
+                attempt()
+    exact = models.quantile((1 << 53) - 1 - np.arange(8), 1)
+    assert exact == (1 << 53) - 1
 
 
 # ---- Where rows come from

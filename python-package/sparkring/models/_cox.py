@@ -15,6 +15,7 @@ from sparkring.models._cox_hazard import cumulative_hazard, hazards_at
 from sparkring.models._cox_pass import look
 from sparkring.models._cox_summary import cox_summary
 from sparkring.models._distributions import normal_tail
+from sparkring.models._doubles import doubles
 from sparkring.models._mean_model import converge
 from sparkring.models._table import scored
 from sparkring.models._tsqr import lead
@@ -178,7 +179,7 @@ class CoxPH(Regressor):
             For a stratum that the fit did not have, and a model without a baseline hazard.
         """
         x = self._matrix(X)
-        hazards = hazards_at(self, np.asarray(times, np.float64), strata, len(x))
+        hazards = hazards_at(self, doubles(times, "times"), strata, len(x))
         risk = np.exp(self._predict(x))
         found: Array = np.exp(-risk[:, None] * hazards)
         return found
@@ -195,7 +196,7 @@ class CoxPH(Regressor):
             raise InvalidError(
                 f"y has shape {given.shape}: the concordance is for columns of time and status"
             )
-        time, status = given.astype(np.float64).T
+        time, status = doubles(given, "y").T
         pairs = wins = 0.0
         for row in np.flatnonzero(status > 0):
             later = (time > time[row]) | ((time == time[row]) & (status == 0))

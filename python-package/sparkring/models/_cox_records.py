@@ -16,6 +16,7 @@ import numpy as np
 from sparkring._agree import agree
 from sparkring._core import InvalidError
 from sparkring.models import _alike as alike
+from sparkring.models._doubles import doubles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -249,7 +250,7 @@ def own_columns(rows: Rows) -> dict[str, Any]:
     """Read times, status, weights and features."""
     parts: list[dict[str, Any]] = []
     for block in rows.blocks():
-        y = np.asarray(block.roles["y"], np.float64)
+        y = doubles(block.roles["y"], "y")
         if y.ndim != 2 or y.shape[1] not in (2, 3):
             raise InvalidError(
                 f"y has shape {y.shape}: pass columns of time and status, or of start, stop and"

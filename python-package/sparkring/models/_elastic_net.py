@@ -11,6 +11,7 @@ from sparkring._core import InvalidError
 from sparkring.models import _family as families
 from sparkring.models import _net_path as net_path
 from sparkring.models._checks import check_choice, check_flag, check_number, check_whole
+from sparkring.models._doubles import doubles
 from sparkring.models._mean_model import MeanModel, converge
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ class ElasticNetCV(NetModel):
     def _given(self) -> Array | None:
         if self.alphas is None:
             return None
-        given = np.asarray(self.alphas, np.float64)
+        given = doubles(self.alphas, "alphas")
         if given.ndim != 1 or len(given) == 0 or not (np.isfinite(given) & (given >= 0)).all():
             raise InvalidError("alphas must be one or more numbers from 0 on")
         return np.sort(given)[::-1]

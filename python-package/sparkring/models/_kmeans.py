@@ -13,6 +13,7 @@ from sparkring._core import InvalidError
 from sparkring.models import _moments as moments
 from sparkring.models._base import Estimator
 from sparkring.models._checks import check_number, check_whole
+from sparkring.models._doubles import doubles
 from sparkring.models._kmeans_start import nearest, start
 from sparkring.models._output import Output
 from sparkring.models._table import scored
@@ -187,7 +188,7 @@ class KMeans(Output, Estimator):
     def _given(self, width: int) -> Array | None:
         if isinstance(self.init, str):
             return None
-        given = np.asarray(self.init, np.float64)
+        given = doubles(self.init, "init")
         if given.shape != (self.n_clusters, width) or not np.isfinite(given).all():
             raise InvalidError(
                 f"init has shape {given.shape}: it must be finite numbers of shape"

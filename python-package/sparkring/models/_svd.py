@@ -12,6 +12,7 @@ from sparkring.models import _moments as moments
 from sparkring.models import _svd_random as svd_random
 from sparkring.models._base import Transformer
 from sparkring.models._checks import check_choice, check_flag, check_number, check_whole
+from sparkring.models._doubles import doubles
 from sparkring.models._tsqr import lead
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ class PCA(Transformer):
 
     def inverse_transform(self, X: Any) -> Array:
         """Return rows of the features of the fit for transformed rows. Not collective."""
-        x = np.asarray(X, np.float64)
+        x = doubles(X, "X")
         if self.whiten:
             x = x * self._deviations()
         found: Array = x @ self.components_ + self.mean_
@@ -278,7 +279,7 @@ class TruncatedSVD(Transformer):
 
     def inverse_transform(self, X: Any) -> Array:
         """Return rows of the features of the fit for transformed rows. Not collective."""
-        found: Array = np.asarray(X, np.float64) @ self.components_
+        found: Array = doubles(X, "X") @ self.components_
         return found
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:

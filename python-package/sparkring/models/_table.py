@@ -13,6 +13,7 @@ from sparkring.data._arrow import ArrowTable
 from sparkring.data._frame import FrameTable
 from sparkring.data._source import Column, Table, read
 from sparkring.models._alike import array_of, brief
+from sparkring.models._doubles import check_exact, check_whole_numbers, doubles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +88,7 @@ def _of_table(
     used: set[str] = set()
     for name, role in roles.items():
         if names := _names(role, table):
-            given[name] = np.stack([_column(x, column) for column in names], axis=1)
+            given[name] = _side_by_side([(column, _column(x, column)) for column in names])
             used.update(names)
         elif role is not None:
             given[name] = array_of(role)
@@ -95,7 +96,7 @@ def _of_table(
     columns = list(features) if features is not None else rest
     if not columns:
         raise InvalidError("there are no features: name columns of the table in features")
-    parts = [_feature(table, name) for name in columns]
+    parts = [_feature(table, name, _is_whole(x, name)) for name in columns]
     named = [label for name, part in zip(columns, parts) for label in _labels(name, part)]
     return Numbers(np.concatenate(parts, axis=1), columns, named, fitting(given, table.rows))
 
@@ -109,7 +110,7 @@ def _table(x: Any) -> Table | None:
     return None
 
 
-def _feature(table: Table, name: str) -> Array:
+def _feature(table: Table, name: str, is_whole: bool) -> Array:
     """Return a column as a matrix; a column of arrays has several columns."""
     if name not in table.names:
         raise InvalidError(f"there is no column {name!r}: there are {brief(list(table.names))}")
@@ -122,6 +123,8 @@ def _feature(table: Table, name: str) -> Array:
             f"column {name!r} holds no numbers and no arrays of one length: name the features, as"
             " in features=[...], or make numbers of the column"
         ) from error
+    if is_whole:
+        check_whole_numbers(float(np.abs(found).max(initial=0)), f"column {name!r}")
     return found[:, None] if found.ndim == 1 else found
 
 
@@ -149,13 +152,7 @@ def _labels(name: str, part: NDArray[Any]) -> list[str]:
 def _matrix(x: Any) -> Array:
     if hasattr(x, "toarray"):
         raise InvalidError("X is a sparse matrix, and the models are dense: pass X.toarray()")
-    try:
-        values = np.asarray(x)
-        if values.dtype.kind == "c":
-            raise InvalidError("X has complex numbers: Complex data not supported")
-        matrix = np.asarray(values, np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidError(f"X must be numbers, one row for each row: {error}") from None
+    matrix = doubles(x, "X")
     if matrix.ndim == 2:
         return matrix
     if matrix.size == 0:
@@ -186,6 +183,26 @@ def _column(x: Any, name: str) -> NDArray[Any]:
     return np.asarray(x[name])
 
 
+def _is_whole(x: Any, name: str) -> bool:
+    """Return whether a column of a table has whole numbers, or arrays of whole numbers."""
+    if hasattr(x, "schema") and hasattr(x, "num_rows"):
+        at = x.schema.get_field_index(name)
+        kind = x.schema.field(at).type if at >= 0 else None
+        kind = getattr(kind, "value_type", kind)
+        return str(kind).startswith(("int", "uint"))
+    dtype = getattr(x[name], "dtype", None) if name in x.columns else None
+    return getattr(dtype, "kind", "") in ("i", "u")
+
+
+def _side_by_side(columns: list[tuple[str, NDArray[Any]]]) -> NDArray[Any]:
+    """Join the columns of a role. Numbers beside other numbers become doubles."""
+    kinds = {values.dtype.kind for _, values in columns}
+    if len(kinds) > 1 and kinds <= set("biufmM"):
+        for name, values in columns:
+            check_exact(values, f"column {name!r}")
+    return np.stack([values for _, values in columns], axis=1)
+
+
 def _is_array(column: Any) -> bool:
     return not hasattr(column, "chunks")
 
@@ -208,10 +225,7 @@ def check_finite(x: Array, names: Sequence[str] | None, first: int = 0) -> None:
 
 def numbers_in(values: Any, what: str, first: int = 0) -> Array:
     """Return a column of finite numbers, from the row ``first`` of this rank on."""
-    try:
-        found = np.asarray(values, np.float64)
-    except (TypeError, ValueError):
-        raise InvalidError(f"{what} must be numbers, not {brief(np.asarray(values)[:3])}") from None
+    found = doubles(values, what)
     if found.ndim != 1:
         raise InvalidError(f"{what} has shape {found.shape}: pass one number for each row")
     if not np.isfinite(found).all():
