@@ -608,3 +608,28 @@ def test_trees(spark, framework, tmp_path):
         loaded.history  # noqa: B018 (a property)
     found = loaded.transform(frame.where("test"))
     assert found.where("prediction = y").count() / found.count() >= digits.ACCURACY
+
+
+def test_parameters_of_trees_are_used_or_refused():
+    import sparkring
+    from sparkring.spark.ml import _lightgbm, _xgboost
+
+    used = {"objective": "reg:squarederror", "max_depth": 2, "eval_metric": ["mae", "rmse"]}
+    of_matrix = {"enable_categorical": True, "feature_types": ["c", "q"]}
+    assert _xgboost.of_booster({**used, **of_matrix}, 2) == used
+    assert _xgboost.of_matrix({**used, **of_matrix}) == of_matrix
+    with pytest.raises(sparkring.InvalidError, match=r'not use .*"depth", "n_estimators"'):
+        _xgboost.of_booster({**used, "verbosity": 0, "n_estimators": 3, "depth": 2}, 2)
+    assert _lightgbm.checked({"num_leaf": 3, "cat_feature": [0], "feature_name": ["a"]}) == {
+        "num_leaves": 3,
+        "categorical_feature": [0],
+        "feature_name": ["a"],
+    }
+    for parameters, text in [
+        ({"nonsense": 3}, "no parameter 'nonsense'"),
+        ({"num_trees": 3}, "'num_trees' has no effect here: pass rounds"),
+        ({"num_leaf": 3, "num_leaves": 4}, "'num_leaves' is given twice"),
+        ({"tree": "serial"}, "trains each rank on its own rows alone"),
+    ]:
+        with pytest.raises(sparkring.InvalidError, match=text):
+            _lightgbm.checked(parameters)
