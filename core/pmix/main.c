@@ -103,6 +103,7 @@ int main(int argc, char **argv) {
     fprintf(stderr, "sparkring-pmix serves PMIx for sparkring's mpi_run, which starts it\n");
     return 2;
   }
+  signal(SIGPIPE, SIG_IGN); /* PMIx writes to programs, which may be killed at any time */
   main_lead = (pid_t)strtol(argv[1], NULL, 10);
   main_watch_lead();
   main_close_descriptors();

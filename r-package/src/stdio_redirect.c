@@ -87,6 +87,8 @@ SEXP stdio_write(SEXP descriptor, SEXP bytes, SEXP wait) {
   const uint8_t *rest = RAW(bytes);
   size_t left = (size_t)XLENGTH(bytes);
   struct pollfd entry = {.fd = Rf_asInteger(descriptor), .events = POLLOUT};
+  struct sigaction ignored = {.sa_handler = SIG_IGN}, before;
+  sigaction(SIGPIPE, &ignored, &before); /* R's handler raises an error */
   while (left > 0) {
     if (poll(&entry, 1, Rf_asLogical(wait) ? 100 : 0) == 0 && !Rf_asLogical(wait)) break;
     ssize_t put = write(entry.fd, rest, left);
@@ -95,6 +97,7 @@ SEXP stdio_write(SEXP descriptor, SEXP bytes, SEXP wait) {
     rest += put;
     left -= (size_t)put;
   }
+  sigaction(SIGPIPE, &before, NULL);
   return R_NilValue;
 }
 

@@ -322,11 +322,11 @@ static void supervisor_watch_signals(void) {
   for (int i = 0; i < PASSED_ON; i++)
     if (sigismember(&passed, passed_on[i])) sigaction(passed_on[i], &action, NULL);
   sigaction(SIGCHLD, &action, NULL);
-  signal(SIGPIPE, SIG_IGN);
 }
 
 _Noreturn void supervise(const supervisor_job *job) {
   state.job = job;
+  signal(SIGPIPE, SIG_IGN); /* R's handler would continue the R code of the launcher */
   setsid();
   process_tree_adopt(true);
   if (!supervisor_prepare(job)) {

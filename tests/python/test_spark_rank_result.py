@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import sys
 
 import pytest
 import sparkring
@@ -99,3 +101,17 @@ def test_outcomes_in_the_text_of_an_error():
     large = raised(ArithmeticError("x" * 2 * task_main.LARGEST))
     assert task_main.from_text(task_main.to_text(large, large.failure)).failure.error is None
     assert task_main.from_text("Job aborted") is None
+
+
+def test_a_child_of_a_rank_ends_though_nobody_reads_its_errors():
+    reader, writer = os.pipe()
+    os.close(reader)
+    child = os.fork()
+    if child == 0:
+        try:
+            sys.stderr = open(writer, "w", buffering=1)  # noqa: SIM115
+            task_main.exit_child(ValueError())
+        finally:
+            os._exit(77)
+    os.close(writer)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1

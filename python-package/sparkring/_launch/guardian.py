@@ -128,7 +128,8 @@ def guard(command: list[str], directory: str | None, rank: int, control: socket.
         reason = str(error)
         if isinstance(error, OSError) and error.strerror:
             reason = f"{error.strerror}: {error.filename!r}"
-        control.send(FAILED + reason.encode(errors="backslashreplace")[:REASON_BYTES])
+        with contextlib.suppress(OSError):
+            control.send(FAILED + reason.encode(errors="backslashreplace")[:REASON_BYTES])
         return
     program.returncode = 0  # only wait() waits
     os.close(pmi)

@@ -201,5 +201,6 @@ def _watch(pmi: PmiHandle, comm: Communicator, left: threading.Event) -> None:
             if left.wait(GRACE):
                 return
             text = f"rank {comm.rank} ends, because its MPI has ended: {error}\n"
-            os.write(2, text.encode(errors="replace"))
+            with contextlib.suppress(OSError):  # nobody reads the errors of this process
+                os.write(2, text.encode(errors="replace"))
             os._exit(1)

@@ -196,7 +196,8 @@ def exit_child(error: BaseException | None) -> NoReturn:
     if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
         code = error.code or 0
     elif error is not None:
-        traceback.print_exception(type(error), error, outside_frames(error))
+        with contextlib.suppress(OSError):  # nobody reads the errors of this process
+            traceback.print_exception(type(error), error, outside_frames(error))
         code = 1
     flush()
     os._exit(code & 0xFF)

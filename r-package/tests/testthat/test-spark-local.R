@@ -33,6 +33,13 @@ test_that("what a rank prints as its last is shown", {
   expect_identical(rawToChar(printed), "last\n.")
 })
 
+test_that("output that nobody reads is dropped without an error", {
+  pipe <- .Call(C_stdio_open)
+  on.exit(.Call(C_stdio_close, pipe[[2L]]))
+  .Call(C_stdio_close, pipe[[1L]])
+  expect_null(.Call(C_stdio_write, pipe[[2L]], charToRaw("lost\n"), TRUE))
+})
+
 test_that("its errors and restarts are those of Spark's ranks", {
   f <- of_script(function(comm) {
     attempt <- ring_attempt(comm)

@@ -235,6 +235,21 @@ static void test_a_server_is_killed(void) {
   RUN_RANKS(2, kill_server, (run){.place.nodes = "01"});
 }
 
+/* PMIx writes to a program that was killed: the kernel sends SIGPIPE to the server, here the test. */
+static void break_pipe(int rank, int size, void *shared) {
+  const run *r = shared;
+  ring_comm *comm = open_at(rank, size, &r->place);
+  ring_pmi *pmi = serve(comm);
+  kill(server_of(), SIGPIPE);
+  CHECK_INT(await_program(pmi, start(pmi, r->place.nodes, r->program, r->what)), 0);
+  close_pmi(pmi);
+  close_rank(comm);
+}
+
+static void test_a_server_outlives_broken_pipes(void) {
+  RUN_RANKS(2, break_pipe, (run){.place.nodes = "01", .program = PMIX_CLIENT, .what = "work"});
+}
+
 /* ---- Hosts without PMIx ------------------------------------------------------------------- */
 
 typedef struct without {
@@ -382,6 +397,7 @@ int main(void) {
   RUN(test_a_program_does_not_come);
   RUN(test_a_program_is_killed_while_it_connects);
   RUN(test_a_server_is_killed);
+  RUN(test_a_server_outlives_broken_pipes);
   RUN(test_one_host_has_no_pmix);
   RUN(test_a_server_does_not_start);
   RUN(test_pmix_is_switched_off);
