@@ -178,7 +178,13 @@ static void queue_run_next(ring_queue *queue, ring_interrupt_fn interrupt,
     queue->deferred = false;
     queue_break(queue);
   }
-  if (request->awaited || queue->first == NULL) pthread_cond_broadcast(&queue->changed);
+  if (request->awaited || queue->first == NULL || queue->stop)
+    pthread_cond_broadcast(&queue->changed);
+}
+
+/* Wakes a thread that waits for a request which nobody runs. */
+static void queue_hand_on(ring_queue *queue) {
+  if (queue->first != NULL) pthread_cond_broadcast(&queue->changed);
 }
 
 /* Runs what lies in the queue after each pause. A pause that others left nothing to run for is doubled. */
@@ -247,7 +253,10 @@ void ring_queue_dispatch(ring_queue *queue, ring_request *request) {
   }
   if (queue->stop) return;
   if (!here && !queue_start_helper(queue)) ring_queue_wait(queue, request);
-  if (here) queue_run_next(queue, queue->interrupt, &queue->alarm);
+  if (here) {
+    queue_run_next(queue, queue->interrupt, &queue->alarm);
+    queue_hand_on(queue);
+  }
   if (queue->helper == QUEUE_HELPER_ENDED) queue_join(queue); /* no start may follow */
 }
 
@@ -326,8 +335,7 @@ void ring_queue_wait(ring_queue *queue, ring_request *request) {
     queue_poll_interrupt(queue, request);
     asked = ring_platform_now();
   }
-  if (queue->first != NULL)
-    pthread_cond_broadcast(&queue->changed); /* another waiter runs the rest */
+  queue_hand_on(queue);
 }
 
 /* Waits until nothing is outstanding. False in a hook of a request that this thread runs itself. */

@@ -18,6 +18,19 @@
  * Once `stop` is set no request begins, and the running one ends soon; the thread that set it breaks the
  * communicator.
  *
+ * Wake-ups. No wait needs the end of its time; tests/core/api/test_request_wakeups.c runs all orders.
+ *
+ *   waits              on       until                               woken by
+ *   ring_queue_wait    changed  the request is done, or nothing     the end of a run if the request is awaited, the
+ *                               runs and the thread runs the next   queue is empty or stops; a thread that ran its
+ *                                                                   own request and leaves others; queue_break
+ *   queue_abort        changed  nothing runs                        the end of a run once `stop` is set; the end of a
+ *                                                                   wait for starts
+ *   a second abort     changed  the queue is empty                  queue_break
+ *   ring_queue_detach  changed  the queue is empty, and the         the end of the last run; queue_break; the end of
+ *                               helper has ended                    the helper
+ *   the helper         closing  its pause is over                   ring_queue_detach; else it looks by itself
+ *
  * The communicator and every request that was not freed hold a reference to the queue, so requests
  * outlive the communicator. Freed requests are reused by later starts.
  */
@@ -33,8 +46,8 @@ typedef enum queue_helper { QUEUE_NO_HELPER, QUEUE_HELPER_RUNS, QUEUE_HELPER_END
 
 typedef struct ring_queue {
   pthread_mutex_t mutex;
-  pthread_cond_t changed; /* a request with a waiter or all are done, the helper ended */
-  pthread_cond_t closing; /* the helper is to end without a pause */
+  pthread_cond_t changed;
+  pthread_cond_t closing;
   unsigned process;
   ring_comm *comm;       /* NULL when it was freed */
   ring_request *running; /* on thread `driver` */
