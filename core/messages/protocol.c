@@ -73,8 +73,8 @@ void ring_protocol_fail(ring_messages *messages, const ring_error *error) {
   ring_comm_break(messages->comm, &messages->failure);
   while (messages->newest != NULL)
     ring_protocol_complete(messages, messages->newest, &messages->failure);
-  ring_matching_clear(&messages->matching);
   for (int rank = 0; rank < messages->size; rank++) ring_channel_clear(&messages->channels[rank]);
+  ring_matching_clear(&messages->matching); /* the messages that channels still name */
   messages->queued = 0;
   pthread_cond_broadcast(&messages->changed);
 }

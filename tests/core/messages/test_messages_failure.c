@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "messages.h"
+#include "messages/state.h"
 
 enum { LONG = 1000000 };
 
@@ -375,6 +376,33 @@ static void test_forked_children_only_free(void) {
   run_comms(2, try_fork, NULL);
 }
 
+/* ---- Half a message ----------------------------------------------------------------------- */
+
+/* Half of a short message is here when the messages fail. `taken`: a receive has met it, and ends once. */
+static void fail_within(ring_comm *comm, void *shared) {
+  const bool *taken = shared;
+  const ring_message_frame frame = {.dtype = RING_UINT8, .length = 100, .bytes = 100};
+  uint8_t bytes[100];
+  ring_messages *messages = messages_of(comm);
+  ring_incoming *in = &messages->channels[0].in;
+  messages_lock(messages);
+  *in = (ring_incoming){.frame = frame, .left = 50, .arrival = ring_arrival_make(0, &frame, 100)};
+  ring_matching_keep(&messages->matching, in->arrival);
+  messages_unlock(messages);
+  ring_transfer *receive = *taken ? start_recv(messages, bytes, sizeof bytes, 0, 0) : NULL;
+  ring_messages_abort(messages, "within a message");
+  if (receive != NULL) finish_with(receive, RING_ABORTED, "within a message");
+  CHECK(in->arrival == NULL);
+  CHECK(ring_matching_find(&messages->matching, RING_ANY_SOURCE, RING_ANY_TAG) == NULL);
+  ring_messages_free(messages);
+}
+
+/* What was freed is not used again, as a sanitizer of addresses checks. */
+static void test_half_a_message_ends_with_the_messages(void) {
+  RUN_COMMS(1, fail_within, (bool){false});
+  RUN_COMMS(1, fail_within, (bool){true});
+}
+
 int main(void) {
   RUN(test_misfits_fail_the_receive_alone);
   RUN(test_bad_arguments);
@@ -387,5 +415,6 @@ int main(void) {
   RUN(test_interrupt_ends_a_wait);
   RUN(test_abort_ends_all_ranks);
   RUN(test_forked_children_only_free);
+  RUN(test_half_a_message_ends_with_the_messages);
   return 0;
 }
