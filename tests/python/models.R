@@ -28,7 +28,7 @@ of_glm <- function(fit) {
 }
 
 of_coxph <- function(fit) {
-  list(coefficients = coef(fit), covariance = fit$var, loglik = fit$loglik,
+  list(coefficients = ifelse(is.na(coef(fit)), 0, coef(fit)), covariance = fit$var, loglik = fit$loglik,
        tests = c(fit$score, fit$wald.test, fit$iter, fit$n, fit$nevent, fit$means),
        printed = printed(summary(fit)))
 }
@@ -59,10 +59,14 @@ library(survival)
 lung <- na.omit(lung[, c("time", "status", "age", "sex", "ph.ecog", "inst")])
 lung$status <- lung$status - 1
 lung$weight <- rep(c(1, 2, 0.5, 0), length.out = nrow(lung))
+lung$revenue <- 1e7 * lung$age
+lung$ratio <- 1e-3 * lung$ph.ecog
+lung$same <- 0.1
 lung$late <- lung$time + 10 * lung$age # of p-values below 2e-16
 heart$transplant <- as.numeric(heart$transplant) - 1
 write.csv(lung, file.path(folder, "lung.csv"), row.names = FALSE)
 write.csv(heart, file.path(folder, "heart.csv"), row.names = FALSE)
+lung$near <- ifelse(seq_len(nrow(lung)) %% 2 == 0, lung$time, (lung$time + 0.1) - 0.1)
 used <- lung[lung$weight > 0, ]
 coxphs <- list(
   efron = coxph(Surv(time, status) ~ age + sex + ph.ecog, lung),
@@ -74,10 +78,18 @@ coxphs <- list(
   strong = coxph(Surv(time, status) ~ late, lung),
   stratas = coxph(Surv(time, status) ~ age + strata(sex, ph.ecog), lung),
   fractional = coxph(Surv(time, status) ~ age + ph.ecog, used, weights = weight),
+  scales = coxph(Surv(time, status) ~ revenue + sex + ratio, lung),
+  constant = coxph(Surv(time, status) ~ same + age + sex + strata(sex), lung),
+  near = coxph(Surv(near, status) ~ age + sex, lung),
   few = coxph(Surv(time, status) ~ age + ph.ecog + inst, lung, cluster = sex),
   counting = coxph(Surv(start, stop, event) ~ age + year + surgery + transplant, heart,
                    cluster = id)
 )
+correlated <- function(fit) { # Wald's test, which has to forget no variance that is small
+  z <- coef(fit) / sqrt(diag(fit$var))
+  sum(z * solve(cov2cor(fit$var), z))
+}
+coxphs$scales$wald.test <- correlated(coxphs$scales)
 survivals <- list(
   survival = list(
     efron = survival_at(coxphs$efron, lung[1:4, ]),

@@ -11,6 +11,7 @@ import models_data as data
 import numpy as np
 import pandas as pd
 import pytest
+import sparkring
 from ranks import open_comm, run
 from sparkring import models
 
@@ -36,6 +37,9 @@ COXPHS = {
     "strong": ({}, {}, ["late"]),
     "stratas": ({}, {"strata": ["sex", "ph.ecog"]}, ["age"]),
     "fractional": ({}, {"sample_weight": "weight"}, ["age", "ph.ecog"]),
+    "scales": ({}, {}, ["revenue", "sex", "ratio"]),
+    "constant": ({}, {"strata": "sex"}, ["same", "age", "women"]),
+    "near": ({}, {}, ["age", "sex"]),
     "few": ({}, {"cluster": "sex"}, ["age", "ph.ecog", "inst"]),
     "counting": ({}, {"cluster": "id"}, ["age", "year", "surgery", "transplant"]),
 }
@@ -62,11 +66,17 @@ def fit_all(folder):
             model.fit(frame, y, **{"features": FEATURES, **arguments})
             found[name] = {**data.results(model), "printed": str(model.summary())}
         for name, (params, arguments, features) in COXPHS.items():
-            y = ["start", "stop", "event"] if name == "counting" else ["time", "status"]
+            y = {"counting": ["start", "stop", "event"], "near": ["near", "status"]}
             rows = pd.read_csv(Path(folder, "heart.csv" if name == "counting" else "lung.csv"))
+            if name != "counting":
+                rows["women"] = rows["sex"]
+                second = np.arange(len(rows)) % 2 == 1
+                rows["near"] = np.where(second, rows["time"], (rows["time"] + 0.1) - 0.1)
             cuts = [0, len(rows) // 3, len(rows) // 3, len(rows)]
             rows = rows.iloc[slice(*cuts[comm.rank : comm.rank + 2])]
-            model = models.CoxPH(comm=comm, **params).fit(rows, y, **arguments, features=features)
+            model = models.CoxPH(comm=comm, **params).fit(
+                rows, y.get(name, ["time", "status"]), **arguments, features=features
+            )
             found[name] = {**data.results(model), "printed": str(model.summary())}
             if name in SURVIVALS:
                 four = pd.read_csv(Path(folder, "lung.csv")).iloc[:4]
@@ -150,5 +160,38 @@ def test_summaries_of_proportional_hazards(results, name):
 def test_separated_rows_have_no_likelihood_left():
     """The logarithm ends at 0, by which nothing can be divided."""
     y = np.array([[4.0, 1], [3, 1], [2, 1], [1, 1]])
-    model = models.CoxPH(max_iter=50).fit(np.arange(4.0)[:, None], y)
+    with pytest.warns(RuntimeWarning, match="coefficients of x0, which may be infinite"):
+        model = models.CoxPH(max_iter=50).fit(np.arange(4.0)[:, None], y)
     assert model.log_likelihood_ == 0 and model.coef_[0] > 20
+
+
+@pytest.mark.parametrize("y", [[[5.0, 1]], [[1.0, 0], [2, 0], [3, 0]], [4.0, 2, 1]])
+def test_rows_without_information(y):
+    """One row, no events, and times alone with a constant column, as coxph() has them."""
+    model = models.CoxPH().fit(np.full((len(y), 1), 0.1), y)
+    assert model.coef_ == 0 and np.isnan(model.standard_errors_) and model.rank_ == 0
+    assert model.n_events_ == (3 if np.ndim(y) == 1 else np.sum(np.array(y)[:, 1]))
+    assert "Likelihood ratio test= 0  on 0 df,   p=1" in str(model.summary())
+
+
+def fit_chains():
+    """Fit times of chains that go over ranks, of which one has no rows, and some share none."""
+    with open_comm() as comm:
+        steps = np.arange(40) * 1e-8  # one chain, and single times
+        times = np.concatenate([1 + steps, np.arange(2.0, 22)])
+        own = slice(*[0, 30, 30, 60][comm.rank : comm.rank + 2])
+        x = np.sin(np.arange(60))[:, None]
+        shuffled = np.random.default_rng(0).permutation(60)
+        near = models.CoxPH(comm=comm).fit(x[own], times[shuffled][own])
+        equal = np.where(times < 2, 1.0, times)
+        exact = models.CoxPH(comm=comm, timefix=False).fit(x[own], equal[shuffled][own])
+        y = np.column_stack([times, times + 1e-9, np.ones(60)])
+        with pytest.raises(sparkring.InvalidError, match="start and stop are nearly equal"):
+            models.CoxPH(comm=comm).fit(x[own], y[own])
+        return {"near": data.results(near), "exact": data.results(exact)}
+
+
+def test_times_that_arithmetic_made_are_equal():
+    found = data.first_of(run(3, fit_chains))
+    for key, value in found["exact"].items():
+        assert np.array_equal(found["near"][key], value), key

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proportional hazards: Newton's iterations on records in the order of their times."""
+"""Proportional hazards: the estimator, its covariance and its tests."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sparkring._core import InvalidError
 from sparkring.models import _cox_records as cox_records
+from sparkring.models import _cox_times as cox_times
 from sparkring.models._base import Regressor
 from sparkring.models._checks import check_choice, check_flag, check_number, check_whole
 from sparkring.models._cox_hazard import cumulative_hazard, hazards_at
+from sparkring.models._cox_newton import independent, iterate, warn_of_infinite
 from sparkring.models._cox_pass import look
 from sparkring.models._cox_summary import cox_summary
 from sparkring.models._distributions import normal_tail
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from sparkring._core import Communicator
+    from sparkring.models._cox_newton import Fit
     from sparkring.models._cox_pass import Pass
     from sparkring.models._cox_records import Records
     from sparkring.models._rows import Rows
@@ -52,6 +55,8 @@ class CoxPH(Regressor):
         The largest number of iterations.
     tol : float
         The fit ends when the log likelihood changes by less than this part.
+    timefix : bool
+        Whether times that differ by rounding alone count as equal, as in R's survival.
     baseline : bool
         Whether the model has the baseline hazard, which `predict_survival` needs. It has a row for
         each time of an event, of all ranks.
@@ -59,7 +64,7 @@ class CoxPH(Regressor):
     Attributes
     ----------
     coef_ : array
-        The coefficients; 0 for columns that depend on columns before them.
+        The coefficients; 0 for columns that depend on columns before them or have no information.
     covariance_, naive_covariance_ : array
         The covariance of the coefficients, and the one that is not robust.
     standard_errors_, statistics_, p_values_ : array
@@ -103,6 +108,7 @@ class CoxPH(Regressor):
         robust: bool | None = None,
         max_iter: int = 20,
         tol: float = 1e-9,
+        timefix: bool = True,
         baseline: bool = True,
     ) -> None:
         self.comm = comm
@@ -110,6 +116,7 @@ class CoxPH(Regressor):
         self.robust = robust
         self.max_iter = max_iter
         self.tol = tol
+        self.timefix = timefix
         self.baseline = baseline
 
     def fit(
@@ -129,9 +136,10 @@ class CoxPH(Regressor):
         ----------
         X, sample_weight, features : as for `LinearRegression.fit`
             Batches are not possible: the ranks sort their rows in memory.
-        y : array of shape (rows, 2) or (rows, 3), or list of str
+        y : array of shape (rows, 2), (rows, 3) or (rows,), or list of str
             The time and the status, 1 for an event; or the start and the stop of an interval, and
-            the status at its stop. For a table also the names of these columns.
+            the status at its stop; or times alone, which all are events. For a table also the names
+            of these columns.
         strata, cluster : array or str, optional
             The stratum of each row, with a hazard of its own; and the cluster of rows that depend
             on each other. Numbers or strings; for a table also the name of the column. Strata may
@@ -192,11 +200,16 @@ class CoxPH(Regressor):
         """
         risk = np.asarray(self.predict(X))
         given, weight = scored(y, sample_weight, len(risk))
+        if given.ndim == 1:
+            given = cox_records.with_events(given)
         if given.ndim != 2 or given.shape[1] != 2:
             raise InvalidError(
                 f"y has shape {given.shape}: the concordance is for columns of time and status"
             )
         time, status = doubles(given, "y").T
+        if self.timefix:
+            known, places = np.unique(time, return_inverse=True)
+            time = cox_times.chains(known, float(np.abs(known).mean()))[places.ravel()]
         pairs = wins = 0.0
         for row in np.flatnonzero(status > 0):
             later = (time > time[row]) | ((time == time[row]) & (status == 0))
@@ -216,93 +229,39 @@ class CoxPH(Regressor):
             check_flag("robust", self.robust)
         check_whole("max_iter", self.max_iter, 0)
         check_number("tol", self.tol, 0)
+        check_flag("timefix", self.timefix)
         check_flag("baseline", self.baseline)
 
     def _fit(self, rows: Rows) -> None:
         columns, strata = cox_records.columns_of(rows)
+        if self.timefix:
+            columns = cox_times.fix(rows.comm, columns)
         records = cox_records.make(rows, columns)
         efron = self.ties == "efron"
         null = look(records, np.zeros(rows.width), efron)
         fit = iterate(records, null, efron, self.max_iter, self.tol)
-        self.coef_ = fit.beta
-        self.covariance_ = self.naive_covariance_ = fit.step["variance"]
         kept = fit.step["kept"] > 0
+        covariance = fit.step["variance"]
         if is_robust(records, rows) if self.robust is None else self.robust:
-            self.covariance_ = robust(records, fit, efron)
+            covariance = robust(records, fit, efron)
+        self.score_test_, self.wald_test_ = tests(records, null, fit, covariance)
+        units = np.outer(records.scale, records.scale)
+        self.coef_ = fit.beta / records.scale
+        self.naive_covariance_, self.covariance_ = fit.step["variance"] / units, covariance / units
         self.standard_errors_ = np.where(kept, np.sqrt(np.diag(self.covariance_)), np.nan)
         with np.errstate(all="ignore"):
             self.statistics_ = self.coef_ / self.standard_errors_
         self.p_values_ = 2 * normal_tail(np.abs(self.statistics_))
         self.log_likelihood_, self.null_log_likelihood_ = fit.now.loglik, null.loglik
         self.likelihood_ratio_test_ = 2 * (fit.now.loglik - null.loglik)
-        self.score_test_, self.wald_test_ = tests(records, null, fit, self.covariance_)
         if self.baseline:
             self.baseline_ = cumulative_hazard(records, fit.now.groups)
             self.strata_ = strata if strata and isinstance(strata[0], list) else np.array(strata)
         self.means_, self.n_obs_, self.n_events_ = records.means, records.rows, records.events
         self.n_iter_, self.rank_ = fit.iterations, int(kept.sum())
         converge(self, fit.converged)
-
-
-class Fit(NamedTuple):
-    """The end of the iterations."""
-
-    beta: Array
-    now: Pass
-    step: dict[str, Any]
-    iterations: int
-    converged: bool
-
-
-def iterate(records: Records, now: Pass, efron: bool, max_iter: int, tol: float) -> Fit:
-    """Iterate from 0, as ``coxph()`` in R. Collective."""
-    beta = np.zeros(records.x.shape[1])
-    step = step_of(records, now, None)
-    direction = step["step"]
-    converged = max_iter == 0
-    iteration = 0
-    while not converged and iteration < max_iter:
-        iteration += 1
-        new = look(records, beta + direction, efron)
-        # A likelihood of 0, of strata of one row each or separated rows, has no ratio.
-        gap = abs(new.loglik - now.loglik)
-        change = 0.0 if gap == 0 else gap / abs(new.loglik) if new.loglik != 0 else np.inf
-        if not np.isfinite(new.loglik) or (new.loglik < now.loglik and change > tol):
-            direction = direction / 2
-            continue
-        beta, now = beta + direction, new
-        step = step_of(records, now, step["kept"])
-        direction = step["step"]
-        converged = change <= tol
-    return Fit(beta, now, step, iteration, converged)
-
-
-def step_of(records: Records, now: Pass, kept: Array | None) -> dict[str, Any]:
-    """Return Newton's step and the variance, in which dependent columns are 0. Collective."""
-
-    def solve() -> dict[str, Any]:
-        used = independent(now.information)
-        if kept is not None:
-            used &= kept > 0
-        variance = np.zeros_like(now.information)
-        variance[np.ix_(used, used)] = np.linalg.inv(now.information[np.ix_(used, used)])
-        return {"kept": used, "variance": variance, "step": variance @ now.score}
-
-    return lead(records.comm, solve)
-
-
-def independent(information: Array) -> Any:
-    """Find columns that do not depend on columns before them, by the information."""
-    scale = np.sqrt(np.maximum(np.diag(information), np.finfo(float).tiny))
-    rest = information / np.outer(scale, scale)
-    used = np.zeros(len(rest), bool)
-    for column in range(len(rest)):
-        pivot = rest[column, column]
-        if not pivot > 1e-9:
-            continue
-        used[column] = True
-        rest = rest - np.outer(rest[:, column], rest[column]) / pivot
-    return used
+        if fit.converged and self.max_iter > 1:
+            warn_of_infinite(fit, rows, self.tol)
 
 
 def is_robust(records: Records, rows: Rows) -> bool:
@@ -342,8 +301,11 @@ def tests(records: Records, null: Pass, fit: Fit, covariance: Array) -> tuple[fl
     """Return the score test at 0 and Wald's test, which is robust if the covariance is."""
 
     def test(values: Array, matrix: Array) -> float:
-        used = independent(matrix)  # fewer clusters than columns leave the covariance singular
-        return float(values[used] @ np.linalg.solve(matrix[np.ix_(used, used)], values[used]))
+        size = np.sqrt(np.maximum(np.diag(matrix), np.finfo(float).tiny))
+        scaled = matrix / np.outer(size, size)
+        used = independent(scaled)  # fewer clusters than columns leave the covariance singular
+        part = (values / size)[used]
+        return float(part @ np.linalg.solve(scaled[np.ix_(used, used)], part))
 
     found = lead(
         records.comm,

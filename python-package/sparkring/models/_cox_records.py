@@ -37,15 +37,16 @@ class Records(NamedTuple):
     stratum, time, sign, event, weight, cluster : array
         A number for each record; ``event`` is a mask.
     x : array of shape (records, features)
-        The features around ``means``.
+        The features around ``means``, divided by ``scale``.
     group, first : array
         The number of the group of each record, and the first record of each group.
     deaths, died : array
         The number of events of each group, and their weight.
     segments : list of slice
         The records of each stratum.
-    means : array
-        The means of the features over all ranks; 0 for columns of -1, 0 and 1.
+    means, scale : array
+        The means of the features over all ranks, and the mean distances from them; 0 and 1 for
+        columns of -1, 0 and 1.
     rows, events : int
         Rows with a weight, and events among them, of all ranks.
     """
@@ -64,6 +65,7 @@ class Records(NamedTuple):
     died: NDArray[Any]
     segments: list[slice]
     means: Array
+    scale: Array
     rows: int
     events: int
 
@@ -115,10 +117,11 @@ def make(rows: Rows, columns: dict[str, Array]) -> Records:
     ``columns`` has the columns of `COLUMNS` without the sign, ``x`` and perhaps ``start``.
     """
     comm = rows.comm
-    means, counts = means_of(comm, columns)
+    means, scale = centering(comm, columns)
+    counts = comm.allreduce(np.array([len(columns["stop"]), columns["event"].sum()]))
     parts = [columns["stratum"], columns["stop"], np.ones(len(columns["stop"]))]
     parts += [columns["event"], columns["weight"], columns["cluster"]]
-    packed = np.column_stack([*parts, columns["x"] - means])
+    packed = np.column_stack([*parts, (columns["x"] - means) / scale])
     if "start" in columns:
         entry = np.array(packed)
         entry[:, 1], entry[:, 2], entry[:, 3] = columns["start"], -1, 0
@@ -127,24 +130,25 @@ def make(rows: Rows, columns: dict[str, Array]) -> Records:
     owner = owners(comm, packed[:, :2])
     packed = comm.alltoallv(packed, np.bincount(owner, minlength=comm.size))
     packed = packed[np.lexsort((packed[:, 1], packed[:, 0]))]
-    return unpack(comm, packed, means, counts)
+    return unpack(comm, packed, means, scale, counts)
 
 
-def means_of(comm: Communicator, columns: dict[str, Array]) -> tuple[Array, tuple[int, int]]:
-    """Return the means of the features as survival has them, and the rows and events.
+def centering(comm: Communicator, columns: dict[str, Array]) -> tuple[Array, Array]:
+    """Return the means of the features, as survival has them, and their scale. Collective.
 
-    Means of rows with start times have no weights.
+    Means of rows with start times have no weights. The mean of a constant column is its value, so
+    nothing of the column is left. The scale is the mean distance from the mean. Columns of -1, 0
+    and 1 have the mean 0 and the scale 1.
     """
     x = columns["x"]
     weight = np.ones(len(x)) if "start" in columns else columns["weight"]
-    coded = ~np.isin(x, (-1, 0, 1)).all(axis=0)
-    head = [len(x), columns["event"].sum(), weight.sum()]
-    sums = comm.allreduce(np.concatenate([head, coded, weight @ x]))
-    if sums[0] == 0:
-        raise InvalidError("there are no rows with a weight on any rank")
-    width = x.shape[1]
-    means = sums[3 + width :] / sums[2]
-    return np.where(sums[3 : 3 + width] > 0, means, 0.0), (int(sums[0]), int(sums[1]))
+    other = ~np.isin(x, (-1, 0, 1)).all(axis=0)
+    ends = [x.max(axis=0, initial=-np.inf), -x.min(axis=0, initial=np.inf), other]
+    high, low, other = comm.allreduce(np.stack(ends), op="max") * [[1], [-1], [1]]
+    sums = comm.allreduce(np.append(weight @ x, weight.sum()))
+    means = np.where(other, np.where(high == low, high, sums[:-1] / sums[-1]), 0.0)
+    distances = comm.allreduce(weight @ np.abs(x - means)) / sums[-1]
+    return means, np.where((other > 0) & (distances > 0), distances, 1.0)
 
 
 def owners(comm: Communicator, keys: Array) -> NDArray[np.int64]:
@@ -167,7 +171,7 @@ def owners(comm: Communicator, keys: Array) -> NDArray[np.int64]:
     return owner
 
 
-def unpack(comm: Communicator, packed: Array, means: Array, counts: tuple[int, int]) -> Records:
+def unpack(comm: Communicator, packed: Array, means: Array, scale: Array, counts: Array) -> Records:
     """Find the groups and segments of sorted records."""
     stratum, time = packed[:, 0], packed[:, 1]
     count = len(packed)
@@ -189,11 +193,12 @@ def unpack(comm: Communicator, packed: Array, means: Array, counts: tuple[int, i
         group=group,
         first=first,
         deaths=np.bincount(group[event], minlength=len(first)),
-        died=np.bincount(group[event], weight[event], len(first)),
+        died=np.bincount(group[event], weight[event], len(first)).astype(np.float64),
         segments=[slice(a, b) for a, b in zip(edges[:-1], edges[1:])],
         means=means,
-        rows=counts[0],
-        events=counts[1],
+        scale=scale,
+        rows=int(counts[0]),
+        events=int(counts[1]),
     )
 
 
@@ -211,9 +216,12 @@ def columns_of(rows: Rows) -> tuple[dict[str, Array], list[Any]]:
     if not rows.in_memory:
         raise InvalidError("CoxPH sorts its rows: pass an array or a table, and not batches")
     comm = rows.comm
+    rows.count()
     found = agree(comm, lambda: own_columns(rows))
-    has_rows = rows.sample() is not None
-    alike.join(comm, "columns of y", 2 + ("start" in found) if has_rows else None)
+    sample = rows.sample()
+    has_rows = sample is not None
+    shape = None if sample is None else sample.roles["y"].shape[1:]
+    alike.join(comm, "columns of y", None if shape is None else int(np.prod(shape)))
     strata: list[Any] = []
     found["stratum"] = np.zeros(len(found["stop"]))
     if "strata" in rows.roles:
@@ -251,10 +259,12 @@ def own_columns(rows: Rows) -> dict[str, Any]:
     parts: list[dict[str, Any]] = []
     for block in rows.blocks():
         y = doubles(block.roles["y"], "y")
+        if y.ndim == 1:
+            y = with_events(y)
         if y.ndim != 2 or y.shape[1] not in (2, 3):
             raise InvalidError(
                 f"y has shape {y.shape}: pass columns of time and status, or of start, stop and"
-                " status"
+                " status, or times that all are events"
             )
         check_times(y)
         used = block.weight > 0
@@ -278,6 +288,11 @@ def own_columns(rows: Rows) -> dict[str, Any]:
     found["x"] = np.zeros((0, rows.width))
     found.update({role: np.zeros(0) for role in ("strata", "cluster") if role in rows.roles})
     return found
+
+
+def with_events(times: Any) -> Array:
+    """Return columns of times and of statuses of 1."""
+    return np.column_stack([times, np.ones(len(times))])
 
 
 def one_column(values: NDArray[Any], role: str) -> NDArray[Any]:

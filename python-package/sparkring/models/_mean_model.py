@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sparkring.models._base import explained
 from sparkring.models._linear import LinearModel
+from sparkring.models._sklearn import warn_of_convergence
 from sparkring.models._table import numbers_in, scored
 
 if TYPE_CHECKING:
@@ -56,9 +56,7 @@ def converge(model: Any, converged: bool) -> None:
     """Set whether the fit converged, and warn where it did not."""
     model.converged_ = converged
     if not converged:
-        warnings.warn(
+        warn_of_convergence(
             f"{type(model).__name__} did not converge in {model.n_iter_} iterations: pass a"
-            " larger max_iter, or scale the columns",
-            RuntimeWarning,
-            stacklevel=2,
+            " larger max_iter, or scale the columns"
         )
