@@ -20,8 +20,9 @@
 #'   loopback address (127.0.1.1). A variable that is set already keeps its value.
 #' * `ring_jax_config()` returns the arguments of `jax.distributed.initialize()`.
 #' * `ring_xgboost_config()` starts XGBoost's tracker on rank 0, in the Python of reticulate. It
-#'   returns the arguments of Python's `xgboost.collective.CommunicatorContext()`. The tracker lives
-#'   on rank 0 until the next call of `ring_xgboost_config()` in this R session.
+#'   returns the arguments of Python's `xgboost.collective.CommunicatorContext()`. The tracker runs
+#'   on rank 0 until the next call of `ring_xgboost_config()` in this R session. The end of the
+#'   session waits for at most 60 seconds until all ranks have finalized XGBoost's communicator.
 #' * `ring_lightgbm_config()` returns LightGBM's network parameters. LightGBM cannot bind a reserved
 #'   port, so the port is released before the function returns: start the training soon. Each host
 #'   needs an IPv4 address.

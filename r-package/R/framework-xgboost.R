@@ -2,7 +2,9 @@
 #
 # XGBoost: its tracker, through which the workers connect. The tracker cannot bind a reserved port,
 # so it runs before other ranks receive its port. The port is reserved first only to get a port of
-# the right range. Python's frameworks/_xgboost.py does the same.
+# the right range. A worker connects to the tracker when it starts and when it finalizes. So the end
+# of rank 0's R session waits until every worker has finalized. A worker that was killed never
+# finalizes, so the wait has a limit. Python's frameworks/_xgboost.py does the same.
 
 #' @rdname ring_tf_config
 #' @order 4
@@ -38,6 +40,16 @@ xgboost_start_tracker <- function(comm) {
     n_workers = ring_size(comm), host_ip = ring_hosts(comm)[[1L]], port = port, sortby = "task"
   )
   tracker$start()
+  if (is.null(frameworks_kept$tracker)) {
+    reg.finalizer(frameworks_kept, xgboost_wait_for_other_ranks, onexit = TRUE)
+  }
   frameworks_kept$tracker <- tracker
   tracker$worker_args()$dmlc_tracker_port
+}
+
+# Seconds that the end of the session waits for other ranks, as in Python.
+xgboost_end_limit <- 60L
+
+xgboost_wait_for_other_ranks <- function(kept) {
+  tryCatch(kept$tracker$wait_for(timeout = xgboost_end_limit), error = function(error) NULL)
 }

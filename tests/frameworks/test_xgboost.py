@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import digits
-from ranks import open_comm, run
+from ranks import launch, open_comm, run
 
 PARAMETERS = {"objective": "multi:softmax", "num_class": 10, "max_depth": 3, "nthread": 1}
 ROUNDS = 25
@@ -48,3 +49,20 @@ def replace():
 
 def test_one_communicator_can_train_twice():
     assert run(2, replace) == [True, True]
+
+
+FINALIZES_LATE = """
+import sys, time, sparkring
+from xgboost import collective
+config = sparkring.xgboost_config()
+with collective.CommunicatorContext(**config):
+    collective.broadcast(1, 0)
+    time.sleep(2 * collective.get_rank())
+print("ended", config["dmlc_task_id"])
+"""
+
+
+def test_the_process_of_rank_0_ends_after_all_ranks_have_finalized():
+    ended = launch(2, sys.executable, "-c", FINALIZES_LATE, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("ended") == 2
