@@ -147,10 +147,6 @@ levels_stop <- function(name, words, free, waits_for) {
 levels_set <- function(frame, agreed) {
   for (name in names(agreed)) {
     column <- frame[[name]]
-    if (nrow(frame) > 0L && !is.factor(column) && !is.character(column)) {
-      stop("`", name, "` is ", describe(column), " here, and a factor or strings on another rank: ",
-           "make it a factor on all ranks", call. = FALSE)
-    }
     levels <- agreed[[name]]
     frame[[name]] <- factor(as.character(column), levels$levels, ordered = levels$ordered)
   }

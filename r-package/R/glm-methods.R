@@ -117,6 +117,7 @@ predict.ring_glm <- function(object, newdata, type = c("link", "response", "term
   }
   if (type == "terms") {
     rows_check_new(object, newdata, object$offset)
+    newdata <- integer64_rows(newdata)
     return(stats::predict.lm(glm_sketch(object), newdata, se.fit, scale = sqrt(object$dispersion),
                              type = "terms", ...))
   }

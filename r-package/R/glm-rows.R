@@ -26,9 +26,20 @@ rows_of_call <- function(comm, call, env, data, contrasts = NULL, chunked = FALS
   frame <- call[c(1L, match(wanted, names(call), 0L))]
   frame[[1L]] <- quote(stats::model.frame)
   if (chunks) return(chunks_of_call(comm, frame, env, data, contrasts))
+  data <- agree(comm, integer64_rows(data))
+  if (!is.null(data)) frame$data <- data
   frame$formula <- reduce_terms(comm, agree(comm, eval(call$formula, env)), data)
-  frame <- agree(comm, rows_frame(frame, env))
+  frame <- agree(comm, rows_frame_or_none(frame, env, data))
   rows_of_model(comm, frame, data, contrasts, as.list(call)[c("offset", "weights", "subset")])
+}
+
+# A rank without rows takes the variables that it cannot compute from the other ranks.
+rows_frame_or_none <- function(call, env, data) {
+  if (is.data.frame(data) && nrow(data) == 0L) {
+    frame <- suppressWarnings(attempt(rows_frame(call, env)))
+    return(if (is.null(frame$error)) frame$value else kinds_frame(call, env))
+  }
+  rows_frame(call, env)
 }
 
 # The first term of the formula that cannot be evaluated although its variables exist, as a string.
@@ -49,9 +60,16 @@ rows_failed_term <- function(formula, data) {
 rows_of_model <- function(comm, frame, data, contrasts = NULL, further = list()) {
   source <- agree(comm, rows_check(frame, attr(frame, "terms"), data, further))
   counts <- c(nrow(frame), length(attr(frame, "na.action")))
+  frame <- rows_of_kinds(comm, frame, agree(comm, kinds_of(frame, source)))
   shared <- rows_shared(comm, frame, levels_parts(frame), source, counts, contrasts)
   part <- rows_part(shared$frame, shared$x)
   c(part, shared$rows, list(parts = parts_held(part)))
+}
+
+# The frame, whose variables have the same kinds on all ranks.
+rows_of_kinds <- function(comm, frame, kinds) {
+  kinds <- kinds_agree(comm, kinds)
+  agree(comm, kinds_set(frame, kinds))
 }
 
 # The rows of a model frame that has all levels.
@@ -93,6 +111,11 @@ rows_check <- function(frame, terms, data, further) {
   reduced <- seq_along(fixed) %in% (attr(terms, "reduced") + 1L)
   moving <- fixed[as.character(attr(terms, "predvars")) != fixed & !reduced]
   source <- source_of(terms, data, further)
+  wide <- Find(function(name) is_integer64(source$rows[[name]]), names(source$rows))
+  if (!is.null(wide)) {
+    stop("`", wide, "` is of class ", class(source$rows[[wide]])[[1L]], " outside of `data`: make ",
+         "it a column of `data`, or numbers by as.double()", call. = FALSE)
+  }
   moving <- c(moving, source_moving(source))
   if (length(moving) == 0L) return(source)
   stop(moving[[1L]], " depends on all rows, and each rank has only its own: compute the numbers ",
@@ -148,7 +171,7 @@ rows_check_new <- function(object, newdata, offset = NULL) {
   }
   terms <- stats::delete.response(object$terms)
   exprs <- c(as.list(attr(terms, "variables"))[-1L], offset)
-  names <- setdiff(as.character(unlist(lapply(exprs, all.vars))), names(newdata))
+  names <- setdiff(as.character(unlist(lapply(exprs, scope_vars))), names(newdata))
   there <- vapply(names, scope_has, NA, environment(terms))
   if (!all(there)) stop("`newdata` has no column ", names[!there][[1L]], call. = FALSE)
   terms
@@ -156,6 +179,7 @@ rows_check_new <- function(object, newdata, offset = NULL) {
 
 # The columns of `x` for the prediction of any rows, and their model frame.
 rows_predict <- function(object, newdata, offset = NULL) {
+  if (!missing(newdata)) newdata <- integer64_rows(newdata)
   terms <- rows_check_new(object, newdata, offset)
   frame <- stats::model.frame(terms, newdata, na.action = stats::na.pass, xlev = object$xlevels)
   x <- stats::model.matrix(terms, frame, contrasts.arg = object$contrasts)

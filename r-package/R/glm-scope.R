@@ -94,6 +94,19 @@ scope_free <- function(f) {
   setdiff(unique(named), c(names(formals(f)), assigned))
 }
 
+# The variables of an expression, without the arguments of functions in it, such as x in
+# sapply(a, function(x) x).
+scope_vars <- function(expr) {
+  if (is.symbol(expr)) return(setdiff(as.character(expr), ""))
+  if (!is.call(expr)) return(character())
+  if (identical(expr[[1L]], quote(`function`))) {
+    return(setdiff(scope_vars(expr[[3L]]), names(expr[[2L]])))
+  }
+  parts <- as.list(expr)[-1L]
+  if (is.call(expr[[1L]])) parts <- as.list(expr)
+  unique(as.character(unlist(lapply(parts, function(part) if (!missing(part)) scope_vars(part)))))
+}
+
 # The call of a model, without the values that do.call() and the like put in place of names.
 scope_call <- function(call) {
   for (name in setdiff(names(call), "")) {

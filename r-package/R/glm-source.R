@@ -17,7 +17,7 @@ source_of <- function(terms, data, further = list()) {
   terms[reduced] <- evaluated[reduced]
   further <- Filter(Negate(is.null), further)
   data <- as.list(data)
-  count <- NROW(eval(terms[[1L]], data, env))
+  count <- NROW(attempt(eval(terms[[1L]], data, env))$value) # 0 where it needs rows
   names <- unique(unlist(lapply(c(terms, further), all.vars)))
   found <- c(data[intersect(names, names(data))], source_outside(setdiff(names, names(data)), env))
   list(
@@ -93,6 +93,53 @@ is_same <- function(a, b) {
   identical(a[!known], b[!known]) && all(abs(a - b)[known] <= 1e-9 * max(0, abs(b[known])))
 }
 
+# ---- Units and codes -----------------------------------------------------------------------------
+
+# The kinds of the differences of times in the terms: a named list. R chooses the units of b - a
+# from the rows, unless difftime() gets `units`.
+source_durations <- function(source) {
+  found <- list()
+  walk <- function(expr) {
+    if (!is.call(expr)) return()
+    head <- sub("^base::", "", deparse(expr[[1L]])[[1L]])
+    if (head == "difftime" || head == "-" && length(expr) == 3L) {
+      value <- suppressWarnings(attempt(eval(expr, source$rows, source$env)))$value
+      if (inherits(value, "difftime")) found[[deparse(expr)[[1L]]]] <<- kind_known(value)
+    }
+    for (part in as.list(expr)[-1L]) if (!missing(part)) walk(part)
+  }
+  for (expr in c(source$terms, source$further)) walk(expr)
+  found
+}
+
+# The levels of the factors whose codes a term uses, as as.integer(f) does: a named list of kinds.
+# To find such a term, it is computed for the factor with its levels in another order.
+source_coded <- function(source) {
+  factors <- Filter(function(x) is.factor(x) && nlevels(x) > 1L, source$rows)
+  exprs <- Filter(is.call, c(source$terms, source$further))
+  count <- min(source$count, source_sample)
+  rows <- lapply(source$rows, pick, seq_len(count))
+  names <- Filter(function(name) {
+    other <- rows
+    other[[name]] <- factor(rows[[name]], rev(levels(rows[[name]])))
+    uses <- function(expr) {
+      name %in% all.vars(expr) && !is_same(source_value(expr, rows, source$env),
+                                           source_value(expr, other, source$env))
+    }
+    !is.null(Find(uses, exprs))
+  }, names(factors))
+  lapply(factors[names], function(x) c("levels", levels(x)))
+}
+
+# The value of an expression, with the random numbers of one seed; NULL if it fails.
+source_value <- function(expr, rows, env) {
+  scope <- globalenv()
+  seed <- scope$.Random.seed
+  on.exit(if (is.null(seed)) rm(".Random.seed", envir = scope) else scope$.Random.seed <- seed)
+  set.seed(1)
+  suppressWarnings(attempt(eval(expr, rows, env)))$value
+}
+
 # ---- Constants and functions ---------------------------------------------------------------------
 
 # Makes an environment with the constants and functions of the terms and of `offset`. A variable
@@ -114,7 +161,7 @@ source_scope <- function(comm, source) {
 # The text of a constant; of a long one only the length.
 source_text <- function(x) {
   if (length(unlist(x)) > 1000L) return(paste("of length", length(x)))
-  paste(deparse(x, control = c("keepNA", "niceNames")), collapse = " ")
+  paste(deparse(x, control = c("keepNA", "niceNames", "showAttributes")), collapse = " ")
 }
 
 source_check_constants <- function(constants, sure) {

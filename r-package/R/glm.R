@@ -50,6 +50,12 @@
 #' such a term by computing it for parts of a sample of the rows. The remedy is to compute the
 #' values that the term needs on all ranks first, such as a mean by [ring_allreduce()]. A constant
 #' in a term must be the same on all ranks.
+#'
+#' Variables have the same class, units and time zone on all ranks that have values of them: a
+#' `difftime` in seconds on one rank and in minutes on another is an error. That includes a
+#' difference of times in a term, whose units R chooses from the rows, and factors with other
+#' levels, if a term uses their codes. Columns of class `integer64` count as doubles, or are an
+#' error where doubles do not hold their values.
 #' @section Chunks:
 #' With a function as `data`, a rank holds one chunk of its rows at a time, and all of them if they
 #' take less than 256 MiB. `ring_glm()` reads larger chunks once to find levels, once in each

@@ -108,7 +108,7 @@ ring_glmnet <- function(comm, x, y, family = c("gaussian", "binomial", "poisson"
   x <- columns_of(comm, x, finite = TRUE)
   agree(comm, glmnet_check(settings, ncol(x)))
   model_check_settings(comm, settings)
-  response <- glmnet_response(comm, agree(comm, y), family)
+  response <- glmnet_response(comm, agree(comm, integer64_numbers(y, "y")), family)
   rows <- agree(comm, glmnet_rows(x, response, weights, offset, family))
   fit <- glmnet_fit(comm, rows, settings)
   if (nfolds > 0L) fit <- c(fit, glmnet_validate(comm, rows, settings, fit$lambda, foldid))
@@ -189,6 +189,8 @@ glmnet_numbers <- function(y, family) {
 
 glmnet_rows <- function(x, response, weights, offset, family) {
   count <- nrow(x)
+  weights <- integer64_numbers(weights, "weights")
+  offset <- integer64_numbers(offset, "offset")
   fits <- function(x) is.null(x) || is.numeric(x) && length(x) == count && all(is.finite(x))
   if (nrow(response$y) != count) {
     stop("`x` has ", count, " rows and `y` has ", nrow(response$y), call. = FALSE)

@@ -219,6 +219,7 @@ residuals.ring_lm <- function(object, ...) {
 predict.ring_lm <- function(object, newdata, ...) {
   if (!missing(newdata) && is_table(newdata)) return(table_predict(object, newdata, ...))
   rows_check_new(object, newdata, object$offset)
+  newdata <- integer64_rows(newdata)
   sketch <- lm_sketch(object)
   # The offset is evaluated where the terms are: predict.lm() would look in the wrong place.
   if (is.null(object$offset)) return(stats::predict.lm(sketch, newdata, ...))

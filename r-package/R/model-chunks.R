@@ -58,7 +58,7 @@ chunks_each <- function(read, f) {
 
 chunks_check <- function(chunk) {
   if (!is.data.frame(chunk)) chunk <- attempt(as.data.frame(chunk))$value
-  if (is.data.frame(chunk)) return(chunk)
+  if (is.data.frame(chunk)) return(integer64_rows(chunk))
   stop("`data` must return data frames", call. = FALSE)
 }
 
@@ -136,8 +136,8 @@ chunks_of_call <- function(comm, call, env, read, contrasts) {
   exprs <- c(as.list(attr(formula, "variables"))[-1L], Filter(Negate(is.null), further))
   agree(comm, chunks_check_outside(exprs, first, scope))
   used <- intersect(unlist(lapply(exprs, all.vars)), names(first))
-  found <- agree(comm, chunks_look(read, first, make, used))
-  frame <- chunks_retype(comm, found$frame)
+  found <- agree(comm, chunks_look(read, first, make, used, further))
+  frame <- rows_of_kinds(comm, found$frame, lapply(found$kinds, `[[`, "kind"))
   source <- agree(comm, rows_check(frame, attr(frame, "terms"), found$sample, further))
   shared <- rows_shared(comm, frame, found$parts, source, c(found$count, found$omitted), contrasts)
   c(shared$rows, list(parts = chunks_parts(read, make, shared, contrasts, found$count)))
@@ -163,51 +163,27 @@ chunks_check_outside <- function(exprs, first, env) {
 
 chunks_sample <- 100L # rows at least, by which terms are checked
 
-# One pass over the chunks: levels and numbers of rows, the frame of the first chunk that has rows
-# without missing values, and the variables `used` of some rows.
-chunks_look <- function(read, first, make, used) {
+# One pass over the chunks: levels, kinds and numbers of rows, the frame of the first chunk that has
+# rows without missing values, and the variables `used` of some rows.
+chunks_look <- function(read, first, make, used, further) {
   frame <- make(first)
-  found <- list(frame = frame, parts = levels_parts(frame), count = 0, omitted = 0,
+  found <- list(frame = frame, parts = levels_parts(frame), kinds = list(), count = 0, omitted = 0,
                 sample = as.data.frame(first)[0L, used, drop = FALSE])
+  number <- 0L
   chunks_each(read, function(chunk) {
+    number <<- number + 1L
     frame <- make(chunk)
     found$omitted <<- found$omitted + length(attr(frame, "na.action"))
     if (nrow(frame) == 0L) return()
     if (found$count == 0) found$frame <<- frame
-    chunks_compare(found$frame, frame)
+    kinds <- kinds_of(frame, source_of(attr(frame, "terms"), chunk, further))
+    found$kinds <<- kinds_merge(found$kinds, kinds, paste("in chunk", number))
     found$parts <<- Map(levels_join, found$parts, levels_parts(frame))
     found$count <<- found$count + nrow(frame)
     if (nrow(found$sample) >= chunks_sample) return()
     found$sample <<- rbind(found$sample, as.data.frame(chunk)[used])
   })
   found
-}
-
-# The classes of the variables of a model frame, where strings are factors.
-chunks_classes <- function(frame) {
-  classes <- vapply(frame, stats::.MFclass, "")
-  ifelse(classes == "character", "factor", classes)
-}
-
-chunks_compare <- function(frame, other) {
-  classes <- chunks_classes(frame)
-  others <- chunks_classes(other)
-  odd <- names(which(classes != others))
-  if (length(odd) == 0L) return()
-  stop("`", odd[[1L]], "` is ", classes[[odd[[1L]]]], " in one chunk and ", others[[odd[[1L]]]],
-       " in another: return columns of the same types in all chunks", call. = FALSE)
-}
-
-# A column whose values are all missing is logical, as in a file of text. So a frame without rows
-# gets the numbers that another rank has.
-chunks_retype <- function(comm, frame) {
-  classes <- as.character(if (nrow(frame) > 0L) chunks_classes(frame))
-  classes <- Find(length, allgather_strings(comm, classes))
-  if (nrow(frame) > 0L || length(classes) != length(frame)) return(frame)
-  numbers <- classes == "numeric"
-  frame[numbers] <- lapply(frame[numbers], as.double)
-  attr(attr(frame, "terms"), "dataClasses")[numbers] <- "numeric" # nolint: object_name_linter.
-  frame
 }
 
 # The parts of further passes, which must return the `count` rows of the first one.

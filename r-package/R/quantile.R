@@ -13,9 +13,9 @@
 #' ranks: the ranks send some thousand numbers in a few rounds.
 #'
 #' @inheritParams ring_svd
-#' @param x The numbers of this rank, which may be none: a numeric, logical, `Date` or `difftime`
-#'   vector, in the same units on all ranks. Or a matrix or data frame of such columns, the same on
-#'   all ranks.
+#' @param x The numbers of this rank, which may be none: a numeric, logical, `Date`, `POSIXct` or
+#'   `difftime` vector, in the same units and time zone on all ranks. Or a matrix or data frame of
+#'   such columns, the same on all ranks.
 #' @param probs,na.rm,names,type As for [stats::quantile()], the same on all ranks.
 #' @returns For a vector, a vector with the quantiles, as from [stats::quantile()]. For a matrix or
 #'   a data frame, a matrix with a row for each probability and a column for each column. The same
@@ -37,20 +37,31 @@ ring_quantile <- function(comm, x, probs = seq(0, 1, 0.25),
                           names = TRUE, type = 7, ...) {
   if (is_table(comm)) return(columns_fit("ring_quantile", match.call(), parent.frame()))
   call <- sys.call()
-  columns <- agree(comm, {
+  parts <- agree(comm, {
     check_no_dots(...)
     quantile_check(probs, type, call)
-    quantile_columns(x, check_flag(na.rm, "na.rm"), call)
+    quantile_parts(x)
   })
-  own <- c(quantile_kinds(x), length(probs), format(probs, digits = 17L), type)
+  columns <- agree(comm, quantile_columns(parts, check_flag(na.rm, "na.rm"), call))
+  own <- c(names(parts), length(probs), format(probs, digits = 17L), type)
   quantile_check_alike(allgather_strings(comm, own))
+  kinds <- kinds_agree(comm, lapply(parts, quantile_kind))
   counts <- ring_allreduce(comm, as.double(lengths(columns)))
   found <- quantile_values(comm, columns, counts, probs, type)
   labels <- if (names) quantile_labels(probs)
   if (length(dim(x)) == 2L) return(array(found, dim(found), list(labels, colnames(x))))
   found <- stats::setNames(as.vector(found), labels)
-  if (inherits(x, c("Date", "difftime"))) attributes(found) <- c(attributes(found), attributes(x))
+  of <- if (length(x) > 0L || length(kinds) == 0L) parts[[1L]] else kind_make(kinds[[1L]])
+  attributes(found) <- c(attributes(found), attributes(of)[c("class", "units", "tzone")])
   found
+}
+
+# The columns of `x`, with names for errors.
+quantile_parts <- function(x) {
+  if (length(dim(x)) != 2L) return(list(x = integer64_numbers(x, "x")))
+  if (is.data.frame(x)) return(as.list(integer64_rows(x)))
+  names <- if (is.null(colnames(x))) paste("column", seq_len(ncol(x))) else colnames(x)
+  stats::setNames(asplit(x, 2L), names)
 }
 
 quantile_check <- function(probs, type, call) {
@@ -78,23 +89,17 @@ quantile_odd <- function(theirs, ours) {
   paste0(theirs[[odd]], ", not ", ours[[odd]])
 }
 
-# Days, durations and numbers are different numbers, and so are durations in different units.
+# The kind of a column, without values that agree with all kinds. Logicals count as numbers.
 quantile_kind <- function(column) {
-  if (inherits(column, "Date")) return("dates")
-  if (inherits(column, "difftime")) paste("durations in", attr(column, "units")) else "numbers"
+  kind_known(if (is.logical(column)) as.double(column) else column)
 }
 
-quantile_kinds <- function(x) {
-  if (is.data.frame(x)) return(vapply(x, quantile_kind, ""))
-  rep(quantile_kind(x), if (is.matrix(x)) ncol(x) else 1L)
-}
-
-# The columns of `x`, each sorted.
-quantile_columns <- function(x, drop_missing, call) {
-  columns <- if (is.data.frame(x)) as.list(x) else if (is.matrix(x)) asplit(x, 2L) else list(x)
-  lapply(seq_along(columns), function(i) {
-    column <- columns[[i]]
-    if (is.object(column) && !inherits(column, c("Date", "difftime")) || is.character(column)) {
+# The columns, each sorted.
+quantile_columns <- function(columns, drop_missing, call) {
+  lapply(unname(columns), function(column) {
+    times <- inherits(column, c("Date", "POSIXct", "difftime"))
+    plain <- !is.object(column) && (is.numeric(column) || is.logical(column))
+    if (!times && !plain) {
       check_stop("`x` must be numbers, not ", describe(column), call = call)
     }
     column <- as.double(column)

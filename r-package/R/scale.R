@@ -45,17 +45,21 @@ columns_of <- function(comm, x, finite = FALSE) {
 }
 
 columns_matrix <- function(x, finite) {
-  numbers <- is.data.frame(x) && all(vapply(x, function(x) is.numeric(x) || is.logical(x), NA))
-  if (!numbers && !is.numeric(x) && !is.logical(x)) {
-    odd <- if (is.data.frame(x)) Find(function(x) !is.numeric(x), x) else x
-    stop("the columns must be numbers, not ", describe(odd), ": leave it out, or make columns by ",
-         "model.matrix()", call. = FALSE)
-  }
-  x <- as.matrix(x)
+  x <- as.matrix(columns_plain(x))
   if (!is.double(x)) storage.mode(x) <- "double" # which would copy
   if (finite && ncol(x) == 0L) stop("there are no columns", call. = FALSE)
   if (finite) tsqr_check(x)
   x
+}
+
+# The columns, which are numbers or logicals.
+columns_plain <- function(x) {
+  x <- if (is.list(x)) integer64_rows(x) else integer64_numbers(x, "x")
+  plain <- function(x) is.numeric(x) || is.logical(x)
+  if (if (is.data.frame(x)) all(vapply(x, plain, NA)) else plain(x)) return(x)
+  odd <- if (is.data.frame(x)) Find(Negate(plain), x) else x
+  stop("the columns must be numbers, not ", describe(odd), ": leave it out, or make columns by ",
+       "model.matrix()", call. = FALSE)
 }
 
 # The columns with these names, unless names are missing or not unique. `argument` has the rows.
@@ -79,7 +83,8 @@ columns_moments <- function(comm, x, center = TRUE, scale = TRUE) {
   own <- .Call(C_columns_sums, x, means, NULL)
   sums <- matrix(ring_allreduce(comm, own[2:3, ]), 2L)
   squares <- sums[2L, ] - sums[1L, ]^2 / counts
-  means <- stats::setNames(means + sums[1L, ] / counts, colnames(x))
+  gaps <- ifelse(is.finite(means), sums[1L, ] / counts, 0) # of Inf, a gap is NaN
+  means <- stats::setNames(means + gaps, colnames(x))
   if (isTRUE(center)) {
     center <- means
   } else {

@@ -12,9 +12,9 @@
 #' @param top The number of frequent values to return of a column, a whole number from 1.
 #' @returns An object of class `ring_summary`, the same on all ranks: a list with `rows`, the number
 #'   of rows of all ranks, and two data frames with a row for each column of `x`.
-#'   * `numbers`, of numbers, dates and times, has the columns `variable`, `type`, `missing`,
-#'     `mean`, `sd`, `min`, `q25`, `median`, `q75` and `max`. Dates and times are counted in days
-#'     and seconds since 1970.
+#'   * `numbers`, of numbers, dates, times and durations, has the columns `variable`, `type`,
+#'     `missing`, `mean`, `sd`, `min`, `q25`, `median`, `q75` and `max`. Dates and times are counted
+#'     in days and seconds since 1970, and are printed as dates and times.
 #'   * `values`, of all other columns, has the columns `variable`, `type`, `missing`, `unique`, the
 #'     number of different values, and `top`, the most frequent values with their counts. A column
 #'     with more than 10000 different values on a rank has `NA` there.
@@ -39,23 +39,39 @@ ring_summary <- function(comm, x, top = 3L, ...) {
     check_whole(top, "top", least = 1)
   })
   model_check_settings(comm, list(top = top))
-  labels <- allgather_strings(comm, c(names(x), vapply(x, summary_type, "")))
-  agree(comm, rows_check_labels(labels))
-  numbers <- vapply(x, function(x) is.numeric(x) || inherits(x, c("Date", "POSIXct")), NA)
+  x <- agree(comm, integer64_rows(x))
+  agree(comm, rows_check_labels(allgather_strings(comm, names(x))))
+  kinds_agree(comm, lapply(x, kind_known))
+  types <- summary_types(comm, x)
+  numbers <- types %in% c("integer", "numeric", "Date", "POSIXct", "difftime")
   counts <- ring_allreduce(comm, as.double(c(nrow(x), vapply(x, function(x) sum(is.na(x)), 1))))
   missing <- counts[-1L]
   structure(class = "ring_summary", list(
     rows = counts[[1L]],
-    numbers = summary_numbers(comm, x[numbers], missing[numbers]),
-    values = summary_values(comm, x[!numbers], missing[!numbers], top)
+    numbers = summary_numbers(comm, x[numbers], types[numbers], missing[numbers]),
+    values = summary_values(comm, x[!numbers], types[!numbers], missing[!numbers], top)
   ))
+}
+
+# The type of each column: that of the first rank that has values of it. A column without values may
+# have any type, such as logical in a file of text.
+summary_types <- function(comm, x) {
+  known <- vapply(x, function(x) is.list(x) && length(x) > 0L || length(kind_known(x)) > 0L, NA)
+  ranks <- allgather_strings(comm, as.character(rbind(vapply(x, summary_type, ""), known)))
+  types <- vapply(ranks, function(strings) strings[c(TRUE, FALSE)], character(length(x)))
+  known <- vapply(ranks, function(strings) strings[c(FALSE, TRUE)] == "TRUE", logical(length(x)))
+  types <- matrix(types, length(x))
+  known <- matrix(known, length(x))
+  vapply(seq_along(x), FUN.VALUE = "", function(i) {
+    found <- if (any(known[i, ])) types[i, known[i, ]] else types[i, ]
+    if ("numeric" %in% found) "numeric" else found[[1L]] # beside integers
+  })
 }
 
 summary_type <- function(x) if (is.list(x)) "list" else class(x)[[1L]]
 
-summary_numbers <- function(comm, x, missing) {
-  types <- vapply(x, summary_type, "")
-  x[] <- lapply(x, as.double)
+summary_numbers <- function(comm, x, types, missing) {
+  x[] <- lapply(x, function(x) if (all(is.na(x))) rep(NA_real_, length(x)) else as.double(x))
   found <- matrix(0, 0L, 7L)
   if (length(x) > 0L) {
     moments <- columns_moments(comm, columns_matrix(x, finite = FALSE))
@@ -65,33 +81,47 @@ summary_numbers <- function(comm, x, missing) {
   }
   found <- as.data.frame(unname(found))
   names(found) <- c("mean", "sd", "min", "q25", "median", "q75", "max")
-  cbind(data.frame(variable = names(x), type = unname(types), missing = missing), found)
+  cbind(data.frame(variable = names(x), type = types, missing = missing), found)
 }
 
-summary_values <- function(comm, x, missing, top) {
+summary_values <- function(comm, x, types, missing, top) {
   many <- vapply(x, function(x) !is.atomic(x) || length(unique(x)) > 10000L, NA)
   many <- ring_allreduce(comm, as.double(many)) > 0
   found <- lapply(seq_along(x), function(i) {
     if (many[[i]]) return(list(unique = NA_integer_, top = NA_character_))
-    counts <- unclass(ring_table(comm, x[[i]]))
+    values <- if (all(is.na(x[[i]]))) rep(NA, length(x[[i]])) else x[[i]]
+    counts <- unclass(ring_table(comm, values))
     counts <- counts[counts > 0]
+    if (length(counts) == 0L) return(list(unique = 0L, top = ""))
     first <- utils::head(counts[order(-counts, names(counts))], top)
     list(unique = length(counts), top = paste(names(first), first, sep = ": ", collapse = ", "))
   })
   data.frame(
-    variable = as.character(names(x)), type = vapply(x, summary_type, "", USE.NAMES = FALSE),
-    missing = missing, unique = vapply(found, `[[`, 1L, "unique"),
-    top = vapply(found, `[[`, "", "top")
+    variable = as.character(names(x)), type = types, missing = missing,
+    unique = vapply(found, `[[`, 1L, "unique"), top = vapply(found, `[[`, "", "top")
   )
 }
 
 #' @export
 print.ring_summary <- function(x, digits = 4L, ...) {
   cat(format(x$rows, big.mark = ","), "rows on all ranks\n")
-  for (part in x[c("numbers", "values")]) {
+  for (part in list(summary_dated(x$numbers, digits), x$values)) {
     if (nrow(part) == 0L) next
     cat("\n")
     print(part, digits = digits, row.names = FALSE, right = FALSE)
   }
   invisible(x)
+}
+
+# The numbers with dates and times as text, if there are any.
+summary_dated <- function(numbers, digits) {
+  dates <- numbers$type == "Date"
+  times <- numbers$type == "POSIXct"
+  for (name in if (any(dates, times)) c("mean", "min", "q25", "median", "q75", "max")) {
+    text <- format(numbers[[name]], digits = digits)
+    text[dates] <- format(.Date(numbers[[name]][dates]))
+    text[times] <- format(.POSIXct(numbers[[name]][times]))
+    numbers[[name]] <- text
+  }
+  numbers
 }

@@ -3,6 +3,8 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 
 /* `numbers` are NULL or a double for each column of `x`. */
@@ -74,6 +76,28 @@ SEXP columns_codes(SEXP x) {
     R_xlen_t i = 0;
     while (i < rows && (column[i] == 0 || fabs(column[i]) == 1)) i++;
     LOGICAL(result)[k] = i == rows;
+  }
+  UNPROTECT(1);
+  return result;
+}
+
+/* Whether a double holds the integer: 2^63 and more are no int64. */
+static bool columns_holds(int64_t number) {
+  double nearest = (double)number;
+  return nearest < 0x1p63 && (int64_t)nearest == number;
+}
+
+SEXP columns_integer64(SEXP x) {
+  if (!Rf_isReal(x)) Rf_error("integer64 is stored in doubles");
+  R_xlen_t count = Rf_xlength(x);
+  SEXP result = PROTECT(Rf_allocVector(REALSXP, count));
+  for (R_xlen_t i = 0; i < count; i++) {
+    int64_t number;
+    memcpy(&number, REAL_RO(x) + i, sizeof number);
+    REAL(result)[i] = number == INT64_MIN ? NA_REAL : (double)number;
+    if (number == INT64_MIN || columns_holds(number)) continue;
+    Rf_setAttrib(result, Rf_install("inexact"), Rf_ScalarReal((double)i + 1));
+    break;
   }
   UNPROTECT(1);
   return result;

@@ -18,6 +18,10 @@ SEXP columns_sums(SEXP x, SEXP centers, SEXP weights);
 /* For each column whether all its values are -1, 0 or 1: logicals. */
 SEXP columns_codes(SEXP x);
 
+/* The doubles of integer64, which stores its bits in doubles: NA for its NA. If a double does not hold a value exactly,
+ * the result has the attribute "inexact": the number of the first such value. */
+SEXP columns_integer64(SEXP x);
+
 /* (x - c) / s with the attributes of `x`. `centers` and `scales` have a double for each column, or are NULL. */
 SEXP columns_scaled(SEXP x, SEXP centers, SEXP scales);
 

@@ -285,7 +285,7 @@ test_that("an error on one rank is one on all, and the communicator goes on", {
   other <- results[[1]]
   expect_identical(other[[1]], c("rank 1 (127.0.0.1) failed: object 'am' not found", "TRUE"))
   expect_identical(results[[2]][[1]], c("object 'am' not found", "TRUE"))
-  expect_match(results[[3]][[2]][[1]], "rank 0 .* `gear` is a numeric of length 10 here, and a fac")
+  expect_match(results[[3]][[2]][[1]], "`gear` is numbers on rank 0 and a factor or strings on")
   expect_match(results[[2]][[3]][[1]], "rank 0 .*: negative values not allowed for the 'Poisson'")
   expect_match(other[[4]][[1]], "rank\\(wt\\) depends on all rows, and each rank has only")
   expect_match(other[[5]][[1]], "the formula has no response")

@@ -64,7 +64,7 @@ test_that("models of chunks are those of all rows", {
 test_that("memory is that of a chunk, not that of all rows", {
   results <- run_ring(2, {
     chunk <- function(i) {
-      set.seed(20 * rank + i)
+      set.seed(30 * rank + i)
       x <- matrix(rnorm(20000 * 12), ncol = 12)
       data.frame(y = x[, 1] + rnorm(20000), x)
     }
@@ -73,9 +73,9 @@ test_that("memory is that of a chunk, not that of all rows", {
       as.numeric(gsub("[^0-9]", "", line)) / 1024
     }
     utils::assignInNamespace("parts_most", 2^23, "sparkring")
-    fit <- ring_glm(comm, y ~ ., data = ring_chunks(1:20, chunk))
+    fit <- ring_glm(comm, y ~ ., data = ring_chunks(1:30, chunk))
     within <- peak()
-    held <- ring_glm(comm, y ~ ., data = do.call(rbind, lapply(1:20, chunk)))
+    held <- ring_glm(comm, y ~ ., data = do.call(rbind, lapply(1:30, chunk)))
     list(found = coef(fit), expected = coef(held), within = within, held = peak())
   })
   for (result in results) {
@@ -128,8 +128,8 @@ test_that("what is wrong with the chunks of one rank is an error on all ranks", 
     expect_match(found$mlp, "fit ring_glm() or ring_lm(), which take chunks", fixed = TRUE)
     expect_match(found$plain, "`data` is a function without the argument `reset`")
     expect_match(found$stuck, "returned 16 rows in the first pass and 0 in another: it must begin")
-    expect_match(found$types, "`wt` is numeric in one chunk and factor in another")
-    expect_match(found$width, "`m` is nmatrix.2 in one chunk and ")
+    expect_match(found$types, "`wt` is numbers in chunk 1 and a factor or strings in chunk 2")
+    expect_match(found$width, "`m` is numbers with the columns hp, wt in chunk 1 and numbers ")
     expect_match(found$moving, "I(wt - mean(wt)) depends on all rows", fixed = TRUE)
     expect_match(found$outside, "1:32 has no column of the chunks")
     expect_match(found$subset, "`subset` must be logical, with a value for each row")

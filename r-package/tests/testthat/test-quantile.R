@@ -45,6 +45,8 @@ test_that("quantiles have the names and the errors of quantile()", {
   expect_identical(dim(ring_quantile(comm, mtcars[1:3])), c(5L, 3L))
   days <- as.Date("2020-01-01") + 0:10
   expect_identical(ring_quantile(comm, days, 0.5, names = FALSE), as.Date("2020-01-06"))
+  times <- as.POSIXct("2020-01-01", tz = "Asia/Tokyo") + 0:3
+  expect_equal(ring_quantile(comm, times), quantile(times))
   expect_true(all(is.na(ring_quantile(comm, double()))))
   expect_error(ring_quantile(comm, c(1, NA)), "missing values are not allowed if `na.rm` is FALSE")
   expect_error(ring_quantile(comm, 1, 2), "`probs` must be numbers from 0 to 1, not 2")
@@ -55,6 +57,6 @@ test_that("quantiles have the names and the errors of quantile()", {
       said(if (rank == 0) Sys.Date() else 1))
   })
   expect_match(results[[1]][[1]], "rank 1 passed other columns, `probs` or another `type` than ran")
-  expect_match(results[[1]][[2]], "durations in hours, not durations in mins")
-  expect_match(results[[1]][[3]], "numbers, not dates")
+  expect_match(results[[1]][[2]], "`x` is a difftime in mins on rank 0 and a difftime in h")
+  expect_match(results[[1]][[3]], "`x` is of class Date on rank 0 and numbers on rank 1: ")
 })

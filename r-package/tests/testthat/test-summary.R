@@ -26,6 +26,31 @@ test_that("a summary has the numbers of base R", {
   expect_output(print(found), "153 rows on all ranks\n\n.*variable type +missing mean")
 })
 
+test_that("a rank may lack values of a column, and so may all", {
+  results <- run_ring(3, {
+    data <- data.frame(x = c(1, Inf), day = as.Date("2024-01-01") + 1:2, none = NA, f = c("a", "b"))
+    if (rank == 0) data[1:3] <- NA
+    if (rank == 2) data <- data.frame(x = NA, day = NA, none = "", f = factor(""))[0L, ]
+    data$wait <- as.difftime(seq_len(nrow(data)), units = if (rank == 1) "mins" else "secs")
+    other <- tryCatch(ring_summary(comm, data), error = conditionMessage)
+    list(ring_summary(comm, data[1:4]), other)
+  })
+  found <- results[[1]][[1]]
+  for (result in results) {
+    expect_identical(result[[1]], found)
+    expect_match(result[[2]], "`wait` is a difftime in secs on rank 0 and a difftime in mins")
+  }
+  expect_identical(found$numbers$type, c("numeric", "Date"))
+  expect_identical(found$numbers$mean, c(Inf, 19724.5))
+  expect_identical(found$values$unique, c(0L, 2L))
+  expect_identical(found$values$missing, c(4, 0))
+  expect_output(print(found), "2024-01-02")
+  comm <- local_world()
+  expect_identical(ring_summary(comm, data.frame(a = character()))$values$unique, 0L)
+  spans <- data.frame(wait = as.difftime(c(1, 5), units = "mins"))
+  expect_identical(ring_summary(comm, spans)$numbers$mean, 3)
+})
+
 test_that("columns of one kind, many values and no rows are no exception", {
   comm <- local_world()
   expect_identical(nrow(ring_summary(comm, mtcars)$values), 0L)
