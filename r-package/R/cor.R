@@ -46,22 +46,35 @@ ring_cor <- function(comm, x, y = NULL, use = c("everything", "complete.obs"),
     x <- agree(comm, cor_join(x, y))
   }
   if (use == "complete.obs") x <- x[stats::complete.cases(x), , drop = FALSE]
-  known <- ring_allreduce(comm, unname(colSums(is.na(x)))) == 0
+  counts <- ring_allreduce(comm, unname(c(nrow(x), colSums(is.na(x)))))
+  if (counts[[1L]] == 0) {
+    check_stop("there are no rows", if (use == "complete.obs") " without missing values",
+               " on any rank")
+  }
+  known <- counts[-1L] == 0
   if (method == "spearman") x[, known] <- cor_ranks(comm, x[, known, drop = FALSE])
-  moments <- columns_moments(comm, x, scale = FALSE)
-  x <- columns_scale(x, moments)
+  found <- cor_products(comm, x, width)
+  found[!known[seq_len(width)], ] <- NA
+  found[, !known[if (is.null(y)) seq_len(width) else -seq_len(width)]] <- NA
+  if (is.null(y) && counts[[1L]] > 1) diag(found) <- 1
+  flat <- is.nan(found) & counts[[1L]] > 1
+  if (any(flat)) warning("the standard deviation is zero", call. = FALSE)
+  found[is.nan(found)] <- NA
+  labels <- list(names, if (is.null(y)) names else colnames(y))
+  if (is.null(unlist(labels))) found else array(found, dim(found), labels)
+}
+
+# The correlations of the first `width` columns of `x` with those after them, or with each other if
+# there are no more: NaN where a standard deviation is 0.
+cor_products <- function(comm, x, width) {
+  x <- columns_scale(x, columns_moments(comm, x, scale = FALSE))
   first <- seq_len(width)
-  second <- if (is.null(y)) first else width + seq_len(ncol(y))
+  second <- if (ncol(x) == width) first else width + seq_len(ncol(x) - width)
   products <- crossprod(x[, first, drop = FALSE], x[, second, drop = FALSE])
   sums <- ring_allreduce(comm, unname(c(colSums(x^2), products)))
   norms <- sqrt(sums[seq_len(ncol(x))])
   found <- matrix(sums[-seq_len(ncol(x))], width) / outer(norms[first], norms[second])
-  found <- pmax(pmin(found, 1), -1)
-  found[!known[first], ] <- NA
-  found[, !known[second]] <- NA
-  if (is.null(y)) diag(found) <- 1
-  labels <- list(names, if (is.null(y)) names else colnames(y))
-  if (is.null(unlist(labels))) found else array(found, dim(found), labels)
+  pmax(pmin(found, 1), -1)
 }
 
 cor_join <- function(x, y) {
