@@ -113,29 +113,59 @@ def test_an_error_of_spark_reaches_both(good):
 # ---- What the function gets
 
 
+def alone(traits):
+    """Return the traits of a single rank."""
+    return traits
+
+
 @pytest.mark.parametrize("batches", [[], [batch(1), batch(2)]])
 def test_kinds_of_rows(batches):
     schema = pyarrow.schema([("id", pyarrow.int64())]).serialize().to_pybytes()
     expected = list(range(1, 1 + len(batches)))
-    table = Rows("arrow", schema, "UTC").of(iter(batches))
+    table = Rows("arrow", schema, "UTC").of(iter(batches), alone)
     assert isinstance(table, pyarrow.Table)
     assert table["id"].to_pylist() == expected
-    frame = Rows("pandas", schema, "UTC").of(iter(batches))
+    frame = Rows("pandas", schema, "UTC").of(iter(batches), alone)
     assert frame["id"].tolist() == expected
     assert str(frame["id"].dtype) == "int64"
-    assert ids(Rows("batches", schema, "UTC").of(iter(batches))) == [[i] for i in expected]
+    assert ids(Rows("batches", schema, "UTC").of(iter(batches), alone)) == [[i] for i in expected]
 
 
 def test_timestamps_have_the_time_of_the_session():
     pandas = pytest.importorskip("pandas")
     times = pyarrow.array([0, None], pyarrow.timestamp("us", "America/New_York"))
     table = pyarrow.table({"t": times, "u": times})
-    frame = arrow.to_pandas(table, "America/New_York")
+    frame = arrow.to_pandas(table, "America/New_York", alone)
     assert frame["u"][0] == pandas.Timestamp("1969-12-31 19:00:00")
     assert frame["t"].isna().tolist() == [False, True]
     schema = table.schema.serialize().to_pybytes()
     back = list(arrow.read_stream(arrow.pack(frame, schema, "America/New_York", 0)))
     assert pyarrow.Table.from_batches(back).equals(table)
+
+
+def test_dtypes_are_those_of_all_ranks():
+    """The other rank has nulls in each column, and times that nanoseconds cannot hold."""
+    pandas = pytest.importorskip("pandas")
+    zoned, naive = pyarrow.timestamp("us", "UTC"), pyarrow.timestamp("us")
+    kinds = {"n": pyarrow.int32(), "b": pyarrow.bool_(), "t": zoned, "u": naive}
+    mine = pyarrow.table({name: pyarrow.array([1]).cast(kind) for name, kind in kinds.items()})
+    theirs = pyarrow.table({name: pyarrow.nulls(1, kind) for name, kind in kinds.items()})
+    late = pyarrow.array([None, 253_402_214_400_000_000], zoned)  # in the year 9999
+    theirs = pyarrow.concat_tables([theirs, theirs]).set_column(2, "t", late)
+    theirs = theirs.set_column(3, "u", late.cast(naive))
+    sent = []
+    for table in (mine, theirs):
+        arrow.to_pandas(table, "UTC", lambda traits: sent.append(traits) or traits)
+    here, there = (
+        arrow.to_pandas(table, "UTC", lambda _: sent[0] | sent[1]) for table in (mine, theirs)
+    )
+    assert here.dtypes.tolist() == there.dtypes.tolist()
+    assert list(map(str, here.dtypes)) == ["float64", "object", "datetime64[us]", "datetime64[us]"]
+    assert here["n"].tolist() == [1] and here["b"].tolist() == [True]
+    assert there["t"][1] == there["u"][1] == pandas.Timestamp(9999, 12, 31)
+    assert here["t"][0] == here["u"][0] == pandas.Timestamp("1970-01-01 00:00:00.000001")
+    alone_here = arrow.to_pandas(mine, "UTC", alone)
+    assert list(map(str, alone_here.dtypes[:2])) == ["int32", "bool"]
 
 
 def test_tables_have_one_schema_on_all_ranks():
@@ -150,7 +180,7 @@ def test_tables_have_one_schema_on_all_ranks():
         ),
     )
     rows = Rows("arrow", schema.serialize().to_pybytes(), "America/New_York")
-    assert rows.of(iter([some])).schema == rows.of(iter([])).schema == schema
+    assert rows.of(iter([some]), alone).schema == rows.of(iter([]), alone).schema == schema
 
 
 NESTED = {
@@ -179,7 +209,7 @@ def test_nested_columns_of_pandas_and_back():
         ],
         schema=schema,
     )
-    frame = arrow.to_pandas(table, "America/New_York")
+    frame = arrow.to_pandas(table, "America/New_York", alone)
     local = pandas.Timestamp("1969-12-31 19:00:00")
     for name, make in NESTED.items():
         assert (list(frame[name][0]) if name == "a" else frame[name][0]) == make(local)

@@ -166,6 +166,52 @@ def test_vectors_become_arrays(spark):
         assert found == [[0, 0.5], None, [2, 0.5]]
 
 
+NAMES = ["a.b", "q`x", "a.b", "ü s", "v"]
+
+
+@pytest.mark.parametrize("rows", ["pandas", "arrow", "batches"])
+@ON_ONE
+def test_names_and_null_structs(spark, rows):
+    """Names with dots and backticks, and twice; null structs whose fields are not nullable."""
+
+    def look(comm, rows):
+        if hasattr(rows, "iloc"):
+            return list(rows.columns), rows.iloc[:, 3].tolist()
+        (table,) = [rows] if hasattr(rows, "schema") else rows
+        return table.schema.names, table.column(3).to_pylist()
+
+    struct = "if(id % 2 = 1, NULL, named_struct('k.l', id))"
+    frame = spark.sql(f"SELECT id, id, id, {struct}, array({struct}) FROM range(0, 4, 1, 2)")
+    frame = frame.toDF(*NAMES)
+    for num_proc in (None, 2):
+        found = run(look, frame=frame, num_proc=num_proc, rows=rows, verbose=0)
+        assert found == [(NAMES, [{"k.l": first}, None]) for first in (0, 2)]
+
+
+@ON_ONE
+def test_names_and_vectors_of_results(spark):
+    from pyspark.ml.linalg import Vectors, VectorUDT
+    from pyspark.sql.types import ArrayType, LongType, StructType
+
+    def work(comm, rows):
+        return rows.assign(v=[Vectors.dense([1.0, i]) if i else None for i in rows["a.b"]])
+
+    schema = StructType().add("a.b", LongType()).add("v", VectorUDT())
+    frame = spark.range(0, 4, 1, 2).toDF("a.b")
+    found = run(work, frame=frame, schema=schema, verbose=0)
+    assert found.schema == schema
+    expected = [(i, Vectors.dense([1.0, i]) if i else None) for i in range(4)]
+    assert [tuple(row) for row in found.collect()] == expected
+    again = run(lambda comm, rows: rows, frame=found, schema=schema, verbose=0)
+    assert [tuple(row) for row in again.collect()] == expected
+    for wrong, text in [
+        (StructType().add("v", ArrayType(VectorUDT())), "a class of Spark's own in the column 'v'"),
+        (StructType().add("v", LongType()).add("v", LongType()), "several columns 'v'"),
+    ]:
+        with pytest.raises(sparkring.InvalidError, match=text):
+            run(work, frame=frame, schema=wrong, verbose=0)
+
+
 @ON_ONE
 def test_batches_come_one_after_another(spark):
     """The rank may stop before the last, and its worker is fine for the next run."""

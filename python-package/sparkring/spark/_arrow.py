@@ -7,7 +7,7 @@ Timestamps of pandas are in the time zone of the session and have no zone, as th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import IO, Any
 
@@ -15,8 +15,8 @@ BATCH = 10_000  # rows of a batch of a result
 NAIVE = re.compile(r"timestamp\[\w+\]")  # in the name of a type: a timestamp without a zone
 
 
-def schema_of(spark_schema: Any, *, large: bool = False) -> bytes:
-    """Convert a schema of Spark."""
+def schema_of(spark_schema: Any, names: Sequence[str], *, large: bool = False) -> bytes:
+    """Convert a schema of Spark, with other names."""
     import inspect
 
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -24,8 +24,16 @@ def schema_of(spark_schema: Any, *, large: bool = False) -> bytes:
     # Spark 4 has offsets of 64 bits where spark.sql.execution.arrow.useLargeVarTypes is set.
     known = "prefers_large_types" in inspect.signature(to_arrow_schema).parameters
     options = {"prefers_large_types": large} if known else {}
-    data: bytes = to_arrow_schema(spark_schema, **options).serialize().to_pybytes()
+    found = to_arrow_schema(spark_schema, **options)
+    data: bytes = renamed(found, names).serialize().to_pybytes()
     return data
+
+
+def renamed(schema: Any, names: Sequence[str]) -> Any:
+    """Give the columns of a schema other names."""
+    import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+    return pyarrow.schema([field.with_name(name) for field, name in zip(schema, names)])
 
 
 def read_schema(data: bytes) -> Any:
@@ -58,6 +66,16 @@ def read_stream(file: Any) -> Iterator[Any]:
 # ---- Rows of a rank ------------------------------------------------------------------------------
 
 
+def with_names(batches: Iterable[Any], schema: bytes) -> Iterator[Any]:
+    """Yield the batches with the names of a schema."""
+    import pyarrow
+
+    names = read_schema(schema).names
+    for batch in batches:
+        wanted = renamed(batch.schema, names)
+        yield pyarrow.RecordBatch.from_arrays(batch.columns, schema=wanted)
+
+
 def table_of(batches: Iterable[Any], schema: bytes) -> Any:
     """Make a table of batches with this schema on each rank, as ``toArrow`` does.
 
@@ -70,23 +88,59 @@ def table_of(batches: Iterable[Any], schema: bytes) -> Any:
     return pyarrow.Table.from_batches(found).cast(wanted) if found else wanted.empty_table()
 
 
-def to_pandas(table: Any, zone: str) -> Any:
-    """Convert a table to pandas as ``toPandas`` does, by PySpark's own converters."""
-    import pandas  # type: ignore[import-not-found, import-untyped, unused-ignore]
-    import pyarrow
-    from pyspark.sql.pandas.types import _create_converter_to_pandas, from_arrow_schema
+def to_pandas(table: Any, zone: str, agree: Callable[[Any], Any]) -> Any:
+    """Convert a table to pandas as ``toPandas`` does, by PySpark's own converters.
 
-    options = {"date_as_object": True}
-    if int(pyarrow.__version__.partition(".")[0]) >= 13:  # until then always nanoseconds
-        options["coerce_temporal_nanoseconds"] = True
-    frame = table.to_pandas(**options)
+    The dtypes are those of the rows of all ranks, of which `agree` joins the `traits`.
+    """
+    import numpy as np
+    import pandas  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    found = [_series(column) for column in table.columns]
+    traits = agree(np.array([traits for _, traits in found], np.uint8))
+    kinds = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
     columns = [
-        _create_converter_to_pandas(
-            column.dataType, column.nullable, timezone=zone, struct_in_pandas="dict"
-        )(frame.iloc[:, place])
-        for place, column in enumerate(from_arrow_schema(table.schema, prefer_timestamp_ntz=True))
+        _converted(series, kind.dataType, int(bits), zone)
+        for (series, _), kind, bits in zip(found, kinds, traits)
     ]
-    return pandas.concat(columns, axis="columns")
+    frame = pandas.concat(columns, axis="columns")
+    frame.columns = table.column_names
+    return frame
+
+
+# What decides the dtype of a column, beside its type: nulls, and times outside 1677 to 2262.
+NULLS, WIDE = 1, 2
+
+
+def _series(column: Any) -> tuple[Any, int]:
+    """Convert a column to pandas; return its traits, too."""
+    import pyarrow
+
+    traits = NULLS * (column.null_count > 0)
+    if int(pyarrow.__version__.partition(".")[0]) < 13:  # always nanoseconds
+        return column.to_pandas(date_as_object=True), traits
+    try:
+        series = column.to_pandas(date_as_object=True, coerce_temporal_nanoseconds=True)
+    except pyarrow.ArrowInvalid:  # out of bounds
+        return column.to_pandas(date_as_object=True), traits | WIDE
+    return series, traits
+
+
+def _converted(series: Any, kind: Any, traits: int, zone: str) -> Any:
+    """Convert a column to the dtype of its type and traits."""
+    from pyspark.sql.pandas.types import _create_converter_to_pandas
+    from pyspark.sql.types import BooleanType, IntegralType
+
+    if traits & NULLS and isinstance(kind, IntegralType):
+        return series.astype("float64")
+    if traits & NULLS and isinstance(kind, BooleanType):
+        return series.astype(object)
+    if traits & WIDE and series.dtype.kind == "M":
+        series = series.dt.as_unit("us")
+        return series if series.dt.tz is None else series.dt.tz_convert(zone).dt.tz_localize(None)
+    converter: Any = _create_converter_to_pandas(kind, True, timezone=zone, struct_in_pandas="dict")
+    return converter(series)
 
 
 # ---- Rows of a result ----------------------------------------------------------------------------
@@ -127,6 +181,9 @@ def _fit(part: Any, wanted: Any, zone: str) -> Any:
     missing = [name for name in wanted.names if name not in names]
     if missing:
         raise ValueError(f"there is no column {missing[0]!r}, only {', '.join(map(repr, names))}")
+    twice = [name for name in wanted.names if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"there are several columns {twice[0]!r}")
     arrays = [_column(columns(field.name), field, zone) for field in wanted]
     return pyarrow.Table.from_arrays(arrays, schema=wanted)
 
@@ -141,6 +198,7 @@ def _column(values: Any, field: Any, zone: str) -> Any:
 
     timed = types.is_timestamp(field.type) and field.type.tz is not None
     if not isinstance(values, pyarrow.ChunkedArray):
+        values = _without_vectors(values, field.type)
         values = _from_pandas(values, None if timed else field.type, zone)
     if timed and getattr(values.type, "tz", None) is None:
         unit = values.type.unit if types.is_timestamp(values.type) else field.type.unit
@@ -152,6 +210,15 @@ def _column(values: Any, field: Any, zone: str) -> Any:
             f" to {field.type}"
         )
     return values.cast(field.type)
+
+
+def _without_vectors(values: Any, kind: Any) -> Any:
+    """Make arrays of vectors of MLlib, of which Arrow knows nothing."""
+    import pyarrow
+
+    if not pyarrow.types.is_list(kind) or not any(hasattr(v, "toArray") for v in values):
+        return values
+    return values.map(lambda v: v.toArray() if hasattr(v, "toArray") else v)
 
 
 def _from_pandas(series: Any, kind: Any, zone: str) -> Any:

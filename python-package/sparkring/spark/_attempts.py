@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 from sparkring import _spark_encryption as spark_encryption
 from sparkring._core import UnsupportedError
-from sparkring.spark import _arrow as arrow
 from sparkring.spark import _frame as frames
 from sparkring.spark import _rank_result as rank_result
 from sparkring.spark import _slot_check as slot_check
 from sparkring.spark import _stage as stage
 from sparkring.spark._log_server import LogServer
 from sparkring.spark._results import Results
-from sparkring.spark._task_main import Attempt, Table
+from sparkring.spark._task_main import Attempt
 
 if TYPE_CHECKING:
     from sparkring.spark import _closure_codec as closure_codec
     from sparkring.spark._progress_bar import Display
     from sparkring.spark._rank_result import RankResult
     from sparkring.spark._session import Spark
+    from sparkring.spark._task_main import Table
 
 
 def attempts(
@@ -93,8 +93,7 @@ class OnSpark:
             raise UnsupportedError("schema= on Spark Connect needs Spark 4.0: leave schema out")
         session = frame.sparkSession
         fields = session.createDataFrame([], schema).schema
-        zone = session.conf.get(frames.ZONE)
-        self.table = Table(tuple(fields), arrow.schema_of(fields), zone)
+        self.table = stage.result_of(fields, session.conf.get(frames.ZONE))
 
     def run(self, num_proc: int | None, max_restarts: int) -> Any:
         """Run the attempts. Return the values of the ranks, or their DataFrame."""

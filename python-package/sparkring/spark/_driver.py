@@ -168,15 +168,17 @@ def run(
         What ``f`` gets of its rows: ``"pandas"``, a DataFrame of pandas as ``toPandas`` makes it by
         Arrow; ``"arrow"``, a table of pyarrow as ``toArrow`` makes it; or ``"batches"``, an
         iterator of record batches of pyarrow, which takes the memory of one batch, so the partition
-        may be larger than the memory. A batch has up to
-        ``spark.sql.execution.arrow.maxRecordsPerBatch`` rows. `sparkring.data.batches` takes the
+        may be larger than the memory. The dtypes of pandas are those of the rows of all ranks:
+        where one rank has nulls in a column of whole numbers, all ranks have floats. A batch has up
+        to ``spark.sql.execution.arrow.maxRecordsPerBatch`` rows. `sparkring.data.batches` takes the
         iterator, and gives all ranks the same number of batches. A rank that leaves the iterator
         early waits at its end until Spark has made the next batch. Vectors of MLlib become arrays
         of doubles.
     schema : str or pyspark.sql.types.StructType, optional
         The columns of the result, as for ``mapInPandas``: ``"loss double"``. Then ``f`` returns
         rows with these columns: a DataFrame of pandas, a table or record batch of pyarrow, a list
-        of them, or None. Timestamps without a zone are in the zone of the session. ``run`` returns
+        of them, or None. Timestamps without a zone are in the zone of the session. Vectors of MLlib
+        may be arrays, and become dense. ``run`` returns
         a DataFrame of the rows of all ranks, in rank order, a partition for each rank. Its rows
         stay in the executors, as those of ``localCheckpoint``: f runs once, and the rows are lost
         with their executor. A rank holds the rows that ``f`` returns in memory, several times for a

@@ -44,15 +44,19 @@ class Frame:
     """
 
     def __init__(self, spark: Spark, given: Any, kind: str, num_proc: int | None) -> None:
-        given = without_vectors(given)
-        self.spark, self.given, self.session = spark, given, given.sparkSession
+        self.spark, self.session = spark, given.sparkSession
+        # Names of its own: Spark finds no column by a name with a dot, or of two columns.
+        self.given = without_vectors(
+            given.toDF(*(f"c{place}" for place in range(len(given.columns))))
+        )
         large = self.session.conf.get(LARGE, "false") == "true"
-        self.rows = Rows(kind, arrow.schema_of(given.schema, large=large), self.zone)
+        schema = arrow.schema_of(with_nulls(self.given.schema), given.columns, large=large)
+        self.rows = Rows(kind, schema, self.zone)
         self.dealt = num_proc is not None
         self.prepared: Any = None
         self.shuffled = False
         if num_proc is None:
-            self.prepared = spark.pin(given)
+            self.prepared = spark.pin(self.given)
             num_proc = spark.partitions(self.prepared)
             if num_proc == 0:  # of a table without rows
                 num_proc, self.prepared = 1, self.without_rows(1)
@@ -166,6 +170,19 @@ def without_vectors(frame: Any) -> Any:
         vector = functions.col(quoted(name))
         arrays[name] = functions.when(vector.isNotNull(), vector_to_array(vector))
     return frame.withColumns(arrays)
+
+
+def with_nulls(kind: Any) -> Any:
+    """Let all parts of a type of Spark be null: a null struct has null fields in Arrow."""
+    from pyspark.sql.types import ArrayType, MapType, StructField, StructType
+
+    if isinstance(kind, ArrayType):
+        return ArrayType(with_nulls(kind.elementType))
+    if isinstance(kind, MapType):
+        return MapType(with_nulls(kind.keyType), with_nulls(kind.valueType))
+    if isinstance(kind, StructType):
+        return StructType([StructField(f.name, with_nulls(f.dataType)) for f in kind])
+    return kind
 
 
 def is_vector(kind: Any) -> bool:

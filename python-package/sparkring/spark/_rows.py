@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,12 +40,13 @@ class Rows:
     schema: bytes = field(repr=False)
     zone: str
 
-    def of(self, batches: Iterator[Any]) -> Any:
-        """Make the argument of the function."""
+    def of(self, batches: Iterator[Any], agree: Callable[[Any], Any]) -> Any:
+        """Make the argument of the function. `agree` joins the bits of all ranks, for pandas."""
+        batches = arrow.with_names(batches, self.schema)
         if self.kind == "batches":
             return batches
         table = arrow.table_of(batches, self.schema)
-        return table if self.kind == "arrow" else arrow.to_pandas(table, self.zone)
+        return table if self.kind == "arrow" else arrow.to_pandas(table, self.zone, agree)
 
 
 class Feed:

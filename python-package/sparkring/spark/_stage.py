@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from sparkring._core import UnsupportedError
+from sparkring._core import InvalidError, UnsupportedError
 from sparkring.spark import _arrow as arrow
 from sparkring.spark import _task_main as task_main
-from sparkring.spark._frame import ROW, deal_rows, quoted
+from sparkring.spark._frame import ROW, deal_rows, is_vector, with_nulls
 from sparkring.spark._rank_result import RankResult
 
 PIECE = 1 << 20  # bytes of a cell
@@ -51,8 +51,45 @@ def schema_of(attempt: task_main.Attempt) -> Any:
     types = [IntegerType(), LongType(), BinaryType()]
     fields = [StructField(name, kind) for name, kind in zip(COLUMNS, types)]
     if attempt.table is not None:
-        fields += [StructField(f.name, f.dataType) for f in attempt.table.fields]
+        given = enumerate(attempt.table.fields)
+        fields += [StructField(own_name(place), f.dataType) for place, f in given]
     return StructType(fields)
+
+
+def own_name(place: int) -> str:
+    """Name a column of the result, whose own name may have a dot."""
+    return f"_sparkring_{place}"
+
+
+def result_of(schema: Any, zone: str) -> task_main.Table:
+    """Read the argument ``schema``."""
+    from pyspark.sql.types import ArrayType, DoubleType, StructField, StructType
+
+    names = schema.names
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidError(f"schema has several columns {twice!r}: rename them")
+    vectors = frozenset(place for place, f in enumerate(schema) if is_vector(f.dataType))
+    types = [ArrayType(DoubleType()) if is_vector(f.dataType) else f.dataType for f in schema]
+    fields = [StructField(name, with_nulls(kind)) for name, kind in zip(names, types)]
+    for f in fields:
+        if has_class(f.dataType):
+            raise InvalidError(
+                f"schema has a class of Spark's own in the column {f.name!r}, and Arrow has no type"
+                " for it: return its parts, and make it of them in Spark"
+            )
+    return task_main.Table(tuple(fields), arrow.schema_of(StructType(fields), names), vectors, zone)
+
+
+def has_class(kind: Any) -> bool:
+    """Return whether a type has a user-defined type in it, such as a matrix of MLlib."""
+    from pyspark.sql.types import UserDefinedType
+
+    parts = [getattr(kind, name, None) for name in ("elementType", "keyType", "valueType")]
+    parts += [field.dataType for field in getattr(kind, "fields", ())]
+    return isinstance(kind, UserDefinedType) or any(
+        has_class(part) for part in parts if part is not None
+    )
 
 
 # ---- In a task -----------------------------------------------------------------------------------
@@ -69,7 +106,7 @@ def task(attempt: task_main.Attempt, batches: Iterable[Any]) -> Iterator[Any]:
         for some in arrow.read_stream(rows) if rows else ():
             places = range(start, start + some.num_rows)
             columns = {RANK: [rank_result.rank] * some.num_rows, ROW: places}
-            columns.update(zip(some.schema.names, some.columns))
+            columns.update((own_name(place), values) for place, values in enumerate(some.columns))
             yield batch(schema, columns, some.num_rows)
             start += some.num_rows
 
@@ -81,7 +118,8 @@ def arrow_schema(attempt: task_main.Attempt) -> Any:
     types = [pyarrow.int32(), pyarrow.int64(), pyarrow.binary()]
     fields = [pyarrow.field(name, kind) for name, kind in zip(COLUMNS, types)]
     if attempt.table is not None:
-        fields += [f.with_nullable(True) for f in arrow.read_schema(attempt.table.schema)]
+        given = enumerate(arrow.read_schema(attempt.table.schema))
+        fields += [f.with_nullable(True).with_name(own_name(place)) for place, f in given]
     return pyarrow.schema(fields)
 
 
@@ -138,7 +176,13 @@ def table_of(kept: Any, table: task_main.Table, size: int) -> Any:
     Spark runs every stage on top of a barrier stage as a barrier stage, too, without head() and
     union(). So the rows go through a shuffle, and are kept again.
     """
-    rows = deal_rows(kept.where(f"{DATA} IS NULL"), RANK, size)
-    return rows.select(*(quoted(column.name) for column in table.fields)).localCheckpoint(
-        eager=True
-    )
+    from pyspark.sql import functions
+
+    columns = [functions.col(own_name(place)) for place in range(len(table.fields))]
+    for place in table.vectors:
+        from pyspark.ml.functions import array_to_vector
+
+        array = columns[place]
+        columns[place] = functions.when(array.isNotNull(), array_to_vector(array))
+    rows = deal_rows(kept.where(f"{DATA} IS NULL"), RANK, size).select(*columns)
+    return rows.toDF(*(column.name for column in table.fields)).localCheckpoint(eager=True)

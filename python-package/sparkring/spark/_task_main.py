@@ -15,6 +15,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import faulthandler
+import functools
 import os
 import pickle
 import re
@@ -52,8 +53,9 @@ LARGEST = 1 << 18  # bytes of a pickled exception in an error message
 class Table:
     """The schema of rows that stay in Spark."""
 
-    fields: tuple[Any, ...] = field(repr=False)  # of Spark
+    fields: tuple[Any, ...] = field(repr=False)  # of Spark; vectors are arrays until the end
     schema: bytes = field(repr=False)  # of Arrow
+    vectors: frozenset[int] = field(repr=False)  # places of the vectors of MLlib
     zone: str  # of the session
 
 
@@ -115,7 +117,9 @@ def play(
         if attempt.gpus:  # before unpickling the function, which may import frameworks
             comm.gpus(attempt.gpus)
         attempt.work.sources.install()
-        given = [attempt.rows.of(feed.read())] if attempt.rows and feed else []
+        given = []
+        if attempt.rows and feed:
+            given.append(attempt.rows.of(feed.read(), functools.partial(comm.allreduce, op="bor")))
         result = call(attempt.work.data, comm, given)
         kind = type(result).__name__
         if attempt.table is None:
