@@ -222,3 +222,21 @@ print(pickle.loads(pickle.dumps(model)).summary())
     job = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert job.returncode == 0, job.stderr
     assert "(Dispersion parameter for gaussian family taken to be" in job.stdout
+
+
+def test_first_parameters_are_positional():
+    """As those of scikit-learn."""
+    for kind, value in (
+        (models.PCA, 2),
+        (models.TruncatedSVD, 3),
+        (models.KMeans, 4),
+        (models.Ridge, 0.5),
+        (models.Lasso, 0.1),
+        (models.ElasticNet, 0.2),
+        (models.LogisticRegression, None),
+    ):
+        name = kind._names()[0]
+        assert (
+            kind(value).get_params()[name] == value
+            and repr(kind(value)) == f"{kind.__name__}({name}={value!r})"
+        )

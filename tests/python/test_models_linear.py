@@ -194,3 +194,26 @@ def test_settings_at_their_limits():
     with pytest.warns(RuntimeWarning, match="Lasso did not converge in 1 iterations"):
         model = models.Lasso(alpha=1e-3, family="binomial", max_iter=1).fit(x, rows["binary"])
     assert not model.converged_
+
+
+@pytest.mark.parametrize("alpha", [1e-16, 1e-10, 1.0])
+@pytest.mark.parametrize("units", [1.0, 10.0])
+def test_small_penalties_of_wide_rows(alpha, units):
+    """Directions without rows had coefficients of rounding noise."""
+    random = np.random.default_rng(4)
+    x = random.normal(size=(50, 100)) * units ** random.integers(-1, 2, 100)
+    x[:, 7] = 2 * x[:, 3]
+    y = x @ random.normal(size=100) + 10
+    model = models.Ridge(alpha).fit(x, y)
+    theirs = linear_model.Ridge(alpha, solver="svd").fit(x, y)
+    assert model.coef_ == pytest.approx(theirs.coef_, rel=1e-8, abs=1e-10)
+    assert model.intercept_ == pytest.approx(theirs.intercept_, rel=1e-8)
+
+
+def test_small_spreads_around_large_means():
+    """Columns that doubles hold exactly counted as constant."""
+    x = 1.7e18 + 1024 * np.arange(8.0)[:, None]
+    assert models.LinearRegression().fit(x, np.arange(8.0)).coef_ == pytest.approx(1 / 1024)
+    constant = np.random.default_rng(5).normal(size=30)
+    x = np.column_stack([np.tile(constant, (2500, 1)), np.sin(np.arange(2500))])
+    assert models.LinearRegression().fit(x, x[:, -1]).rank_ == 1

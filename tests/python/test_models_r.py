@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import warnings
 from pathlib import Path
 
 import models_data as data
@@ -195,3 +196,32 @@ def test_times_that_arithmetic_made_are_equal():
     found = data.first_of(run(3, fit_chains))
     for key, value in found["exact"].items():
         assert np.array_equal(found["near"][key], value), key
+
+
+SATURATED = """Coefficients: (1 not defined because of singularities)
+            Estimate Std. Error t value Pr(>|t|)
+(Intercept)        3        NaN     NaN      NaN
+x0                -2        NaN     NaN      NaN
+x1                -1        NaN     NaN      NaN
+x2                NA         NA      NA       NA
+
+(Dispersion parameter for gaussian family taken to be NaN)"""
+
+
+def test_nothing_left_to_explain():
+    """As many coefficients as rows, one row, and constant responses, as glm() has them."""
+    x = np.column_stack([[1.0, 0, 0], [0, 1, 0], [1, 1, 0]])
+    model = models.GeneralizedLinearModel().fit(x, [1, 2, 3])
+    assert SATURATED in str(model.summary())
+    assert model.aliased_.tolist() == [False, False, False, True]
+    model.fit(np.ones((1, 1)), [2])
+    assert (model.intercept_, model.coef_[0], model.aic_) == (2, 0, -np.inf)
+    assert "AIC: -Inf" in str(model.summary())
+    for family in ("gamma", "inverse_gaussian", "poisson", "binomial"):
+        model = models.GeneralizedLinearModel(family=family)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # probabilities of 1
+            model.fit(x[:, :1] + x[:, 1:2], np.ones(3))
+        assert model.predict(x[:, :1]) == pytest.approx(1)
+        assert model.null_deviance_ == pytest.approx(0, abs=1e-12)
+        assert model.deviance_ == pytest.approx(0, abs=1e-8)

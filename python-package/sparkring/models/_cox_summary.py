@@ -17,6 +17,7 @@ from sparkring.models._summary import (
     labels_of,
     p_values,
     real,
+    without,
 )
 
 
@@ -46,7 +47,8 @@ def intervals(names: list[str], estimates: Any, errors: Any) -> str:
     columns = ["exp(coef)", "exp(-coef)", "lower .95", "upper .95"]
     signs = (np.exp(estimates), np.exp(-estimates))
     values = [*signs, np.exp(estimates - reach), np.exp(estimates + reach)]
-    cells = [aligned([title, *real(part, DIGITS)]) for title, part in zip(columns, values)]
+    texts = [without(real(part, DIGITS), estimates) for part in values]
+    cells = [aligned([title, *column]) for title, column in zip(columns, texts)]
     width = max(map(len, names))
     labels = [text.ljust(width) for text in ["", *names]]
     return "\n".join(" ".join(row) for row in zip(labels, *cells))

@@ -60,10 +60,10 @@ class ElasticNet(NetModel):
 
     Parameters
     ----------
-    comm : Communicator, optional
-        As for `LinearRegression`.
     alpha : float
         The penalty, 0 or more.
+    comm : Communicator, optional
+        As for `LinearRegression`.
     l1_ratio : float
         The part of the absolute coefficients, from 0 to 1.
     family : {"gaussian", "binomial"}
@@ -93,17 +93,17 @@ class ElasticNet(NetModel):
 
     def __init__(
         self,
+        alpha: float = 1.0,
         *,
         comm: Communicator | None = None,
-        alpha: float = 1.0,
         l1_ratio: float = 0.5,
         family: str = "gaussian",
         fit_intercept: bool = True,
         max_iter: int = 100,
         tol: float = 1e-12,
     ) -> None:
-        self.comm = comm
         self.alpha = alpha
+        self.comm = comm
         self.l1_ratio = l1_ratio
         self.family = family
         self.fit_intercept = fit_intercept
@@ -127,7 +127,7 @@ class Lasso(ElasticNet):
 
     Parameters
     ----------
-    comm, alpha, family, fit_intercept, max_iter, tol
+    alpha, comm, family, fit_intercept, max_iter, tol
         As for `ElasticNet`, with an ``l1_ratio`` of 1.
 
     Attributes
@@ -140,9 +140,9 @@ class Lasso(ElasticNet):
 
     def __init__(
         self,
+        alpha: float = 1.0,
         *,
         comm: Communicator | None = None,
-        alpha: float = 1.0,
         family: str = "gaussian",
         fit_intercept: bool = True,
         max_iter: int = 100,

@@ -208,10 +208,11 @@ def log_density(family: Family, y: Array, mu: Array, weight: Array, scale: float
     """Return minus twice the weighted log density of rows, whose sum is the AIC of R's family.
 
     ``scale`` is the deviance divided by the rows (gaussian) or by the weights (gamma, inverse
-    gaussian).
+    gaussian). A ``scale`` of 0 has the limits of R.
     """
+    spread = math.log(2 * math.pi * scale) if scale > 0 else -math.inf
     if family.name == "gaussian":
-        return float(-np.sum(np.log(weight)) + len(y) * (math.log(2 * math.pi * scale) + 1))
+        return float(-np.sum(np.log(weight)) + len(y) * (spread + 1))
     if family.name == "binomial":
         rounds = np.round(weight)
         wins = np.round(weight * y)
@@ -220,7 +221,9 @@ def log_density(family: Family, y: Array, mu: Array, weight: Array, scale: float
     if family.name == "poisson":
         return float(-2 * np.sum(weight * (xlogy(y, mu) - mu - log_gamma(y + 1))))
     if family.name == "inverse_gaussian":
-        return float(np.sum(weight * (math.log(2 * math.pi * scale) + 1 + 3 * np.log(y))))
+        return float(np.sum(weight * (spread + 1 + 3 * np.log(y))))
+    if not scale > 0:
+        return math.nan
     shape = 1 / scale
     part = shape * np.log(y * shape / mu) - y * shape / mu - np.log(y) - math.lgamma(shape)
     return float(-2 * np.sum(weight * part))

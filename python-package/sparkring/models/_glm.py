@@ -62,6 +62,8 @@ class GeneralizedLinearModel(MeanModel):
     standard_errors_, statistics_, p_values_ : array
         Of the coefficients, the intercept first: with z tests where the dispersion of the family is
         known, else with t tests.
+    aliased_ : array of bool
+        Whether a column, the intercept first, depends on columns before it.
     dispersion_ : float
         The dispersion: 1, or Pearson's statistic divided by the degrees of freedom.
     deviance_, null_deviance_, aic_ : float
@@ -190,7 +192,7 @@ class GeneralizedLinearModel(MeanModel):
         take(self, fit, intercept)
         totals = totals_of(problem, fit)
         kept = fit.solved["kept"] > 0
-        self.rank_ = int(kept.sum())
+        self.aliased_, self.rank_ = ~kept, int(kept.sum())
         self.n_obs_ = int(totals.rows)
         self.df_residual_ = self.n_obs_ - self.rank_
         self.df_null_ = self.n_obs_ - int(intercept)
@@ -271,7 +273,8 @@ def null_deviance(problem: Problem, totals: Totals, max_iter: int, tol: float) -
             mu = np.full(len(state.y), mean)
         else:
             mu = problem.family.link.mean(state.offset)
-        return problem.deviance(state.y, mu, state.weight)
+        with np.errstate(all="ignore"):  # a constant response may be a mean at the boundary
+            return float(np.sum(state.weight * problem.family.deviance(state.y, mu)))
 
     return float(problem.rows.total(1, of_block)[0])
 

@@ -35,10 +35,10 @@ class KMeans(Output, Estimator):
 
     Parameters
     ----------
-    comm : Communicator, optional
-        As for `LinearRegression`.
     n_clusters : int
         The number of clusters.
+    comm : Communicator, optional
+        As for `LinearRegression`.
     init : {"k-means||"} or array of shape (clusters, features)
         The start: drawn by k-means||, or these centers.
     n_init : int
@@ -74,17 +74,17 @@ class KMeans(Output, Estimator):
 
     def __init__(
         self,
+        n_clusters: int = 8,
         *,
         comm: Communicator | None = None,
-        n_clusters: int = 8,
         init: Any = "k-means||",
         n_init: int = 1,
         max_iter: int = 300,
         tol: float = 1e-4,
         random_state: int | None = None,
     ) -> None:
-        self.comm = comm
         self.n_clusters = n_clusters
+        self.comm = comm
         self.init = init
         self.n_init = n_init
         self.max_iter = max_iter

@@ -130,10 +130,10 @@ class Ridge(LinearModel):
 
     Parameters
     ----------
-    comm : Communicator, optional
-        As for `LinearRegression`.
     alpha : float
         The penalty, 0 or more. The loss is the weighted sum of squares, as in scikit-learn.
+    comm : Communicator, optional
+        As for `LinearRegression`.
     fit_intercept : bool
         Whether the model has an intercept, which has no penalty.
 
@@ -145,13 +145,13 @@ class Ridge(LinearModel):
 
     def __init__(
         self,
+        alpha: float = 1.0,
         *,
         comm: Communicator | None = None,
-        alpha: float = 1.0,
         fit_intercept: bool = True,
     ) -> None:
-        self.comm = comm
         self.alpha = alpha
+        self.comm = comm
         self.fit_intercept = fit_intercept
 
     def _check(self) -> None:
@@ -169,7 +169,7 @@ def solve_rows(model: Any, rows: Rows, alpha: float, intercept: bool) -> None:
     def solve() -> dict[str, Any]:
         triangle = found.triangle
         assert triangle is not None
-        lengths = np.linalg.norm(triangle[:, 1:-1] + found.shift[:-1] * triangle[:, :1], axis=0)
+        lengths = np.linalg.norm(triangle[:, 1:-1], axis=0)
         solved = solve_triangle(triangle[int(intercept) :, 1:], lengths, alpha)
         means = found.means()
         level = means[-1] - means[:-1] @ solved["coefficients"] if intercept else 0.0
@@ -185,34 +185,43 @@ def solve_rows(model: Any, rows: Rows, alpha: float, intercept: bool) -> None:
 def solve_triangle(triangle: Array, lengths: Array, alpha: float) -> dict[str, Any]:
     """Solve from R of the features and, in the last column, the response.
 
-    ``lengths`` are those of the features before they were centered.
+    ``lengths`` are those of the features before the column of ones was taken out of them.
     """
     features, response = triangle[:, :-1], triangle[:, -1]
-    coefficients, rank = shortest(features, response, lengths)
-    if alpha > 0:
-        width = len(lengths)
-        rows = np.concatenate([features, np.sqrt(alpha) * np.eye(width)])
-        coefficients, _ = shortest(rows, np.append(response, np.zeros(width)), np.zeros(width))
+    coefficients, rank = shortest(features, response, lengths, alpha)
     singular = np.linalg.svd(features, compute_uv=False)
     return {"coefficients": coefficients, "singular": singular, "rank": rank}
 
 
-def shortest(x: Array, y: Array, lengths: Array) -> tuple[Array, int]:
-    """Return the shortest coefficients of least squares, and the rank.
+def shortest(x: Array, y: Array, lengths: Array, alpha: float) -> tuple[Array, int]:
+    """Return the coefficients of least squares with a penalty, and the rank of the columns.
 
-    The columns are scaled to one length, so their units do not count. A column is constant if it is
-    rounding noise of its ``lengths``.
+    Without a penalty they are the shortest coefficients. The columns are scaled to one length, so
+    their units do not count. A column is constant if it is rounding noise of its ``lengths``.
     """
     rest = np.linalg.norm(x, axis=0)
-    used = rest > 10 * np.finfo(float).eps * lengths
+    used = rest > DEPENDENT * lengths
     scale = rest[used]
     left, singular, right = np.linalg.svd(x[:, used] / scale, full_matrices=False)
     rank = int((singular > DEPENDENT * singular.max(initial=0)).sum())
-    turned = left[:, :rank].T @ y / singular[:rank]
     coefficients = np.zeros(len(rest))
     if rank == len(scale):
-        coefficients[used] = right.T @ turned / scale
+        coefficients[used] = penalised(x[:, used], y, alpha)
     else:
+        # The coefficients are in the space of the rows, and the penalty is the same on any basis.
         across, root = np.linalg.qr((right[:rank] * scale).T)
-        coefficients[used] = across @ np.linalg.solve(root.T, turned)
+        inside = singular[:rank, None] * root.T
+        coefficients[used] = across @ penalised(inside, left[:, :rank].T @ y, alpha)
     return coefficients, rank
+
+
+def penalised(x: Array, y: Array, alpha: float) -> Array:
+    """Solve for columns of full rank, scaled to one length."""
+    width = x.shape[1]
+    if alpha > 0:
+        x = np.concatenate([x, np.sqrt(alpha) * np.eye(width)])
+        y = np.append(y, np.zeros(width))
+    scale = np.linalg.norm(x, axis=0)
+    orthonormal, root = np.linalg.qr(x / scale)
+    found: Array = np.linalg.solve(root, orthonormal.T @ y) / scale
+    return found

@@ -107,10 +107,10 @@ class LogisticRegression(LinearModel):
 
     Parameters
     ----------
-    comm : Communicator, optional
-        As for `LinearRegression`.
     penalty : {"l2", None}
         The penalty; None for none.
+    comm : Communicator, optional
+        As for `LinearRegression`.
     C : float
         The weight of the loss, above 0.
     fit_intercept : bool
@@ -140,16 +140,16 @@ class LogisticRegression(LinearModel):
 
     def __init__(
         self,
+        penalty: str | None = "l2",
         *,
         comm: Communicator | None = None,
-        penalty: str | None = "l2",
         C: float = 1.0,
         fit_intercept: bool = True,
         max_iter: int = 100,
         tol: float = 1e-12,
     ) -> None:
-        self.comm = comm
         self.penalty = penalty
+        self.comm = comm
         self.C = C
         self.fit_intercept = fit_intercept
         self.max_iter = max_iter

@@ -56,7 +56,7 @@ def glm_summary(model: Any) -> Summary:
     """Summarise a generalised linear model."""
     names = ["(Intercept)"] * int(model.fit_intercept) + labels_of(model)
     estimates = np.concatenate([[model.intercept_] * int(model.fit_intercept), model.coef_])
-    aliased = np.isnan(model.standard_errors_)
+    aliased = model.aliased_
     estimates[aliased] = np.nan
     letter = "z" if model._family().known else "t"
     columns = ["Estimate", "Std. Error", f"{letter} value", f"Pr(>|{letter}|)"]
@@ -113,6 +113,7 @@ def coefficient_table(
     cells = [flat[place::together] for place in range(together)]
     cells.append(real(np.round(table[:, -2], DIGITS - 1), DIGITS))
     cells.append(p_values(table[:, -1]))
+    cells = [without(column, table[:, 0]) for column in cells]
     stars = [star(p) for p in table[:, -1]]
     padded = [aligned([title, *column]) for title, column in zip(columns, cells)]
     label = [text.ljust(max(map(len, names))) for text in ["", *names]]
@@ -123,6 +124,11 @@ def coefficient_table(
         for head, mark, *row in zip(label, marks, *padded)
     ]
     return "\n".join([*lines, *(["---", LEGEND] if width else [])])
+
+
+def without(texts: Sequence[str], estimates: Array) -> list[str]:
+    """Return texts, and NA in the rows of columns that have no estimate."""
+    return ["NA" if math.isnan(value) else text for text, value in zip(texts, estimates)]
 
 
 def star(p: float) -> str:
@@ -144,7 +150,7 @@ def aligned(texts: Sequence[str]) -> list[str]:
 def p_values(values: Array, digits: int = 3) -> list[str]:
     """Format p-values as format.pval() of R."""
     eps = float(np.finfo(float).eps)
-    texts = ["NA"] * len(values)
+    texts = ["NaN"] * len(values)
     for least, most in ((1e-4, math.inf), (eps, 1e-4)):
         places = [place for place, p in enumerate(values) if least <= p < most]
         for place, text in zip(places, real(values[places], digits)):
@@ -164,7 +170,12 @@ def real(values: Sequence[float] | Array, digits: int) -> list[str]:
     exponential = [f"{value:.{places}e}" for value in finite]
     wide = max(map(len, fixed), default=0) > max(map(len, exponential), default=0)
     chosen = iter(exponential if wide else fixed)
-    return [next(chosen) if math.isfinite(value) else "NA" for value in values]
+    return [next(chosen) if math.isfinite(value) else special(value) for value in values]
+
+
+def special(value: float) -> str:
+    """Name a number that is not finite."""
+    return "NaN" if math.isnan(value) else "Inf" if value > 0 else "-Inf"
 
 
 def decimals_of(value: float, digits: int) -> int:

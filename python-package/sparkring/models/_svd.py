@@ -31,11 +31,11 @@ class PCA(Transformer):
 
     Parameters
     ----------
-    comm : Communicator, optional
-        As for `LinearRegression`.
     n_components : int or float, optional
         The number of components, or the part of the variance that they explain at least, between 0
         and 1; by default all.
+    comm : Communicator, optional
+        As for `LinearRegression`.
     whiten : bool
         Whether transformed columns have the variance 1.
     svd_solver : {"auto", "full", "randomized"}
@@ -73,16 +73,16 @@ class PCA(Transformer):
 
     def __init__(
         self,
+        n_components: float | None = None,
         *,
         comm: Communicator | None = None,
-        n_components: float | None = None,
         whiten: bool = False,
         svd_solver: str = "auto",
         iterated_power: int = 2,
         random_state: int | None = None,
     ) -> None:
-        self.comm = comm
         self.n_components = n_components
+        self.comm = comm
         self.whiten = whiten
         self.svd_solver = svd_solver
         self.iterated_power = iterated_power
@@ -188,10 +188,10 @@ class TruncatedSVD(Transformer):
 
     Parameters
     ----------
-    comm : Communicator, optional
-        As for `LinearRegression`.
     n_components : int
         The number of components.
+    comm : Communicator, optional
+        As for `LinearRegression`.
     algorithm : {"auto", "exact", "randomized"}
         As ``svd_solver`` of `PCA`, with ``"exact"`` for ``"full"``.
     n_iter : int
@@ -211,15 +211,15 @@ class TruncatedSVD(Transformer):
 
     def __init__(
         self,
+        n_components: int = 2,
         *,
         comm: Communicator | None = None,
-        n_components: int = 2,
         algorithm: str = "auto",
         n_iter: int = 2,
         random_state: int | None = None,
     ) -> None:
-        self.comm = comm
         self.n_components = n_components
+        self.comm = comm
         self.algorithm = algorithm
         self.n_iter = n_iter
         self.random_state = random_state
