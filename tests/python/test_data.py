@@ -329,6 +329,7 @@ ARGUMENTS = [
     ({"dtype": {"y": "int8"}}, "dtype names ['y'], and the arrays of a batch are ['x']"),
     ({"dtype": "int8"}, "rank 0: column 'x': it has float64 that int8 cannot hold"),
     ({"rows": [{"x": 300}], "dtype": "int8"}, "column 'x': it has int64 that int8 cannot hold"),
+    ({"missing": {"y": 0}}, "missing names ['y'], and the columns are ['x']"),
     ({"missing": "0"}, "missing is '0': pass the number that replaces nulls"),
     ({"comm": 3}, "comm is of type int: pass the communicator that sparkring.init() returned"),
 ]

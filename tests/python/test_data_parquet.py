@@ -410,9 +410,28 @@ def test_nulls(tmp_path):
     pq.write_table(made, tmp_path / "x.parquet", row_group_size=2)
     (batch,) = alone(tmp_path, columns="x", missing=-1.5)
     assert batch["x"].tolist() == [1, 2, -1.5, 4]
+    (batch,) = alone(tmp_path, missing={"x": -1, "y": ""})
+    assert (batch["x"].tolist(), batch["y"].tolist()) == ([1, 2, -1, 4], ["a", "b", "c", ""])
+    assert alone(tmp_path, columns="y", missing="?")[0]["y"].tolist() == ["a", "b", "c", "?"]
+    with pytest.raises(
+        sparkring.InvalidError, match=r"column 'y': .* replaces them as missing=\"\""
+    ):
+        alone(tmp_path, missing=-1)
+    with pytest.raises(sparkring.InvalidError, match=r"missing names \['z'\], and the columns"):
+        alone(tmp_path, missing={"z": ""})
+    with pytest.raises(sparkring.InvalidError, match=r"column 'x': .* number that replaces"):
+        alone(tmp_path, missing="")
     for column in "xy":
         with pytest.raises(sparkring.InvalidError, match=f"column '{column}': it has 1 null in 2"):
             alone(tmp_path, columns=column)
+
+
+def test_uris_are_percent_encoded(tmp_path):
+    folder = tmp_path / "50% of ü"
+    folder.mkdir()
+    pq.write_table(pa.table({"id": [7]}), folder / "a.parquet")
+    for source in (folder, folder.as_uri(), [(folder / "a.parquet").as_uri()], f"file:{folder}"):
+        assert alone(source)[0]["id"].tolist() == [7]
 
 
 def test_nulls_in_arrays(tmp_path):

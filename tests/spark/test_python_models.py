@@ -82,6 +82,23 @@ def test_vectors_are_features(rows):
     assert columns_of(predicted, "prediction")[0] == pytest.approx(here.predict(table), rel=1e-10)
 
 
+def test_columns_of_any_name_and_decimals(rows):
+    frame, table = rows
+    named = frame.selectExpr(
+        "id", "a AS `x.a`", "CAST(b AS decimal(20, 15)) AS `b``q`", "y", "y AS Y2"
+    )
+    model = models.LinearRegression().fit(named, "y", features=["x.a", "b`q"])
+    here = models.LinearRegression().fit(table, "y", features=FEATURES)
+    assert model.coef_ == pytest.approx(here.coef_, rel=1e-10)
+    predicted = model.predict(named)
+    assert columns_of(predicted, "prediction")[0] == pytest.approx(here.predict(table), rel=1e-9)
+    with pytest.raises(sparkring.InvalidError, match="has a column 'prediction' already"):
+        model.predict(predicted.withColumnRenamed("prediction", "Prediction"))
+    twice = named.withColumnRenamed("Y2", "x.a")
+    with pytest.raises(sparkring.InvalidError, match=r"has 2 columns 'x\.a': rename or drop one"):
+        model.fit(twice, "y", features=["x.a"])
+
+
 def test_errors_come_before_a_stage_or_from_a_rank(rows):
     frame, table = rows
     model = models.LinearRegression()

@@ -35,8 +35,12 @@ def check_whole(name: str, value: Any, least: int) -> int:
     return number
 
 
-def check_missing(given: Any) -> Any:
-    """Return the argument ``missing`` as a whole number, a float or None."""
+def check_missing(given: Any, *, texts: bool = False) -> Any:
+    """Return the argument ``missing`` as whole numbers, floats and, if they may be, texts."""
+    if isinstance(given, Mapping):
+        return {name: check_missing(value, texts=texts) for name, value in given.items()}
+    if texts and isinstance(given, (str, bytes)):
+        return given
     if isinstance(given, (bool, numbers.Integral, np.bool_)):
         return int(given)
     if isinstance(given, numbers.Real):

@@ -18,7 +18,7 @@ from sparkring.data import _vector as vector
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sparkring.data._number import Missing
+    from sparkring.data._number import Fill, Missing
 
 FLOATS = {"halffloat": "float16", "float": "float32", "double": "float64"}
 
@@ -26,7 +26,7 @@ FLOATS = {"halffloat": "float16", "float": "float32", "double": "float64"}
 class ArrowTable:
     """A record batch of Arrow, or a table."""
 
-    def __init__(self, batch: Any, missing: Missing) -> None:
+    def __init__(self, batch: Any, missing: Fill) -> None:
         self._batch, self._missing = batch, missing
         self.names: list[Any] = batch.schema.names
         self.rows: int = batch.num_rows
@@ -36,7 +36,7 @@ class ArrowTable:
         column = self._batch.column(self._batch.schema.get_field_index(name))
         if hasattr(column, "combine_chunks"):
             column = column.combine_chunks()
-        return from_arrow(column, self._missing)
+        return from_arrow(column, number.missing_number(self._missing, name))
 
 
 def from_arrow(array: Any, missing: Missing) -> NDArray[Any]:

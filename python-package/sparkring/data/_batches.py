@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -238,7 +238,7 @@ def batches(
     *,
     columns: Any = None,
     dtype: Any = None,
-    missing: float | None = None,
+    missing: float | Mapping[Any, float] | None = None,
     shuffle_buffer: int = 0,
     seed: int = 0,
     epochs: int | None = 1,
@@ -278,10 +278,11 @@ def batches(
     dtype : dtype or dict, optional
         The dtype of the arrays, for all arrays or by name, such as ``"float32"``. By default a
         dtype that holds the values of all ranks.
-    missing : float, optional
-        The number that replaces nulls. By default a null is an error. In a data frame of pandas NaN
-        counts as null. With a float, whole numbers and booleans become floats. A number that the
-        dtype of a column with nulls cannot hold, such as -1 for booleans, is an error.
+    missing : float or dict, optional
+        The number that replaces nulls, for all columns or by column, as in ``{"age": -1}``. By
+        default a null is an error. In a data frame of pandas NaN counts as null. With a float,
+        whole numbers and booleans become floats. A number that the dtype of a column with nulls
+        cannot hold, such as -1 for booleans, is an error.
     shuffle_buffer : int
         The size of the buffer from which rows are drawn at random. The buffer is filled first, and
         then each drawn row is replaced by the next row. 0 keeps the order of the partition. A

@@ -17,13 +17,13 @@ from sparkring.data import _number as number
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sparkring.data._number import Missing
+    from sparkring.data._number import Fill, Missing
 
 
 class FrameTable:
     """A data frame of pandas."""
 
-    def __init__(self, frame: Any, missing: Missing) -> None:
+    def __init__(self, frame: Any, missing: Fill) -> None:
         self._frame, self._missing = frame, missing
         self.names: list[Any] = list(frame.columns)
         self.rows: int = len(frame)
@@ -33,27 +33,22 @@ class FrameTable:
         series = self._frame[name]
         if series.ndim != 1:
             raise InvalidError("there are several columns of this name: rename them in Spark")
+        missing = number.missing_number(self._missing, name)
         dtype = series.dtype
         if isinstance(dtype, np.dtype) and number.is_number(dtype):
-            return number.without_nan(series.to_numpy(), self._missing)
+            return number.without_nan(series.to_numpy(), missing)
         if dtype.kind == "O" and isinstance(dtype, np.dtype):
-            return self._objects(series)
+            return number.without_nan(number.from_objects(series.to_numpy(), missing), missing)
         inner = getattr(dtype, "numpy_dtype", None)  # pandas' own nullable types
         if isinstance(inner, np.dtype) and number.is_number(inner):
-            return self._nullable(series, inner)
+            return _nullable(series, inner, missing)
         raise number.unsupported(str(dtype))
 
-    def _objects(self, series: Any) -> NDArray[Any]:
-        values = number.from_objects(series.to_numpy(), self._missing)
-        return number.without_nan(values, self._missing)
 
-    def _nullable(self, series: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-        found = series.isna().to_numpy()
-        count = int(found.sum())
-        if count and self._missing is None:
-            raise number.nulls(count, len(series))
-        values = series.to_numpy(dtype=dtype, na_value=dtype.type(0))
-        values = number.widen(values, self._missing)
-        return (
-            np.where(found, number.filler(values.dtype, self._missing), values) if count else values
-        )
+def _nullable(series: Any, dtype: np.dtype[Any], missing: Missing) -> NDArray[Any]:
+    found = series.isna().to_numpy()
+    count = int(found.sum())
+    if count and missing is None:
+        raise number.nulls(count, len(series))
+    values = number.widen(series.to_numpy(dtype=dtype, na_value=dtype.type(0)), missing)
+    return np.where(found, number.filler(values.dtype, missing), values) if count else values

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeAlias
 
     Missing: TypeAlias = Union[float, None]
+    Fill: TypeAlias = Union[Missing, str, bytes, Mapping[Any, Any]]  # a Mapping by columns
 
 
 def is_number(dtype: np.dtype[Any]) -> bool:
@@ -53,6 +54,24 @@ def unlike(first: Any, other: Any, row: int) -> InvalidError:
         f" {row:,} has {other}. Pad or cut them in Spark (slice, array_repeat), or leave the column"
         " out with columns="
     )
+
+
+def missing_in(fill: Fill, name: Any) -> Any:
+    """Return what replaces nulls in a column."""
+    return fill.get(name) if isinstance(fill, Mapping) else fill
+
+
+def check_names(fill: Fill, names: Sequence[Any]) -> None:
+    """Refuse names of columns that are not there."""
+    unknown = [name for name in fill if name not in names] if isinstance(fill, Mapping) else []
+    if unknown:
+        raise InvalidError(f"missing names {unknown}, and the columns are {list(names)}")
+
+
+def missing_number(fill: Fill, name: Any) -> Missing:
+    """Return the number that replaces nulls in a column; None if there is none."""
+    found = missing_in(fill, name)
+    return None if isinstance(found, (str, bytes)) else found
 
 
 def filler(dtype: np.dtype[Any], missing: Missing) -> np.generic:

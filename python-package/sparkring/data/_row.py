@@ -18,13 +18,13 @@ from sparkring.data import _vector as vector
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sparkring.data._number import Missing
+    from sparkring.data._number import Fill
 
 
 class RowTable:
     """Some rows."""
 
-    def __init__(self, rows: list[Any], missing: Missing) -> None:
+    def __init__(self, rows: list[Any], missing: Fill) -> None:
         self._rows, self._missing = rows, missing
         self.names = names_of(rows[0])
         self.rows = len(rows)
@@ -36,7 +36,7 @@ class RowTable:
             values = [pick(row) for row in self._rows]
         except (KeyError, IndexError, TypeError) as error:
             raise InvalidError(f"not every row has the column: {error!r}") from error
-        return number.from_objects(values, self._missing)
+        return number.from_objects(values, number.missing_number(self._missing, name))
 
 
 def names_of(row: Any) -> list[Any]:

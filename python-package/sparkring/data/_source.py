@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Union
 import numpy as np
 
 from sparkring._core import InvalidError
+from sparkring.data import _number as number
 from sparkring.data._arrow import ArrowTable
 from sparkring.data._frame import FrameTable
 from sparkring.data._row import RowTable
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import TypeAlias
 
-    from sparkring.data._number import Missing
+    from sparkring.data._number import Fill
 
     Name: TypeAlias = Union[str, int]
     Chunk: TypeAlias = dict[Name, NDArray[Any]]
@@ -86,12 +87,13 @@ def _column(name: Any, sources: Any) -> Column:
 # ---- Chunks --------------------------------------------------------------------------------------
 
 
-def chunks(rows: Any, selected: list[Column] | None, missing: Missing) -> Iterator[Chunk]:
+def chunks(rows: Any, selected: list[Column] | None, missing: Fill) -> Iterator[Chunk]:
     """Yield the chunks, without empty chunks."""
     start = 0
     for table in tables(rows, missing):
         if table.rows == 0:
             continue
+        number.check_names(missing, table.names)
         wanted = selected or [Column(name, (name,), False) for name in table.names]
         try:
             yield {column.name: read(table, column) for column in wanted}
@@ -101,7 +103,7 @@ def chunks(rows: Any, selected: list[Column] | None, missing: Missing) -> Iterat
         start += table.rows
 
 
-def tables(rows: Any, missing: Missing) -> Iterator[Table]:
+def tables(rows: Any, missing: Fill) -> Iterator[Table]:
     """Find the kind of the items."""
     if hasattr(rows, "mapInPandas") or hasattr(rows, "mapPartitions"):
         raise InvalidError(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
     from sparkring._core import Communicator
     from sparkring.models._base import Estimator
+
+
+DECIMAL = re.compile(r"decimal\(\d+,\d+\)(?=>*$)")  # or of the elements of an array
 
 
 def is_frame(x: Any) -> bool:
@@ -33,7 +37,6 @@ def fit(
 ) -> None:
     """Fit on ranks that have the partitions of the frame; this process gets the results."""
     from sparkring.spark import run
-    from sparkring.spark._frame import quoted
 
     given = {name: role for name, role in roles.items() if role is not None}
     for name, role in given.items():
@@ -44,12 +47,7 @@ def fit(
     if not chosen:
         raise InvalidError("there are no features: name columns of the DataFrame in features")
     wanted = list(dict.fromkeys([*chosen, *used]))
-    absent = [name for name in wanted if name not in frame.columns]
-    if absent:
-        raise InvalidError(
-            f"there is no column {absent[0]!r}: the DataFrame has {brief(frame.columns)}"
-        )
-    selected = frame.select(*(quoted(name) for name in wanted))
+    selected = frame.select(*numbers(frame, wanted))
     options = {"verbose": 0, **options}
     arguments = (copy.copy(estimator), given, chosen)
     estimator._forget()
@@ -74,8 +72,6 @@ def apply(estimator: Estimator, frame: Any, method: str, output: str) -> Any:
     """Append a column that a method of the estimator computes in Spark's Python workers."""
     import pyspark.sql.functions
 
-    from sparkring.spark._frame import is_vector, quoted
-
     functions: Any = pyspark.sql.functions  # its overloads know no types that are made here
     columns = getattr(estimator, "_columns", None)
     if columns is None:
@@ -83,24 +79,39 @@ def apply(estimator: Estimator, frame: Any, method: str, output: str) -> Any:
             f"this {type(estimator).__name__} was not fitted to a table, so the columns of its"
             " features have no names: fit it to a DataFrame of Spark or pandas"
         )
-    absent = [name for name in columns if name not in frame.columns]
-    if absent:
-        raise InvalidError(
-            f"there is no column {absent[0]!r}: the DataFrame has {brief(frame.columns)}"
-        )
-    kinds = {field.name: field.dataType for field in frame.schema}
-
-    def feature(name: str) -> Any:
-        column = functions.col(quoted(name))
-        if not is_vector(kinds[name]):
-            return column
-        from pyspark.ml.functions import vector_to_array
-
-        return vector_to_array(column).alias(name)
-
+    if output.lower() in map(str.lower, frame.columns):  # Spark ignores case
+        raise InvalidError(f"the DataFrame has a column {output!r} already: drop or rename it")
+    struct = functions.struct(*numbers(frame, columns))
     kind = output_type(estimator, output)
     function = functions.pandas_udf(predictor(estimator, method), kind)
-    return frame.withColumn(output, function(functions.struct(*map(feature, columns))))
+    return frame.withColumn(output, function(struct))
+
+
+def numbers(frame: Any, names: Sequence[str]) -> list[Any]:
+    """Select columns: vectors become arrays, and decimals doubles."""
+    import pyspark.sql.functions
+
+    from sparkring.spark._frame import is_vector, quoted
+
+    functions: Any = pyspark.sql.functions  # its overloads know no types that are made here
+    given = list(frame.columns)
+    kinds = {field.name: field.dataType for field in frame.schema}
+
+    def column(name: str) -> Any:
+        count = given.count(name)
+        if count == 0:
+            raise InvalidError(f"there is no column {name!r}: the DataFrame has {brief(given)}")
+        if count > 1:
+            raise InvalidError(f"the DataFrame has {count} columns {name!r}: rename or drop one")
+        found, kind = functions.col(quoted(name)), kinds[name]
+        if is_vector(kind):
+            from pyspark.ml.functions import vector_to_array
+
+            return vector_to_array(found).alias(name)
+        double = DECIMAL.sub("double", kind.simpleString())
+        return found if double == kind.simpleString() else found.cast(double).alias(name)
+
+    return [column(name) for name in names]
 
 
 def output_type(estimator: Any, output: str) -> str:

@@ -24,7 +24,7 @@ from sparkring.data._schema import Field
 from sparkring.data._source import Column
 
 if TYPE_CHECKING:
-    from sparkring.data._number import Missing
+    from sparkring.data._number import Fill
     from sparkring.data._source import Chunk
 
 BYTES = np.dtype(object)  # of fields whose values are strings or bytes
@@ -37,13 +37,13 @@ class Columns:
     ----------
     selected : list of Column
         The arrays of a batch.
-    missing : float or None
-        The number that replaces nulls.
+    missing : float, str, bytes, dict or None
+        The numbers and texts that replace nulls.
     arrow : bool
         Whether all columns stay arrays of Arrow.
     """
 
-    def __init__(self, selected: list[Column], missing: Missing, arrow: bool) -> None:
+    def __init__(self, selected: list[Column], missing: Fill, arrow: bool) -> None:
         self.selected, self._missing, self._arrow = selected, missing, arrow
         self.fields: list[Field] = []
         self.types: dict[Any, Any] = {}  # of arrays that stay arrays of Arrow
@@ -119,7 +119,7 @@ class Columns:
 class _Group:
     """A table of Arrow whose columns are read for a batch."""
 
-    def __init__(self, table: Any, missing: Missing, takes_bytes: bool) -> None:
+    def __init__(self, table: Any, missing: Fill, takes_bytes: bool) -> None:
         self._table, self._missing, self._takes_bytes = table, missing, takes_bytes
         self.names: list[Any] = table.schema.names
         self.rows: int = table.num_rows
@@ -130,11 +130,27 @@ class _Group:
         sort = _sort(column.type)
         if sort == "time" or (sort == "bytes" and self._takes_bytes):
             if column.null_count:
-                raise number.nulls(column.null_count, len(column), arrays=True)
+                column = _filled(column, number.missing_in(self._missing, name))
             return _times(column) if sort == "time" else column
         if sort == "decimal":
             column = column.cast("float64")
-        return from_arrow(column, self._missing)
+        return from_arrow(column, number.missing_number(self._missing, name))
+
+
+def _filled(column: Any, missing: Any) -> Any:
+    """Replace nulls of strings and bytes by a text; nulls of times, too, are an error."""
+    import pyarrow
+
+    is_text = pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type)
+    if not isinstance(missing, (str, bytes)) or not is_bytes(column.type):
+        advice = f', or pass the {"text" if is_text else "bytes"} that replaces them as missing=""'
+        error = number.nulls(column.null_count, len(column), arrays=True)
+        raise InvalidError(f"{error}{advice if is_bytes(column.type) else ''}")
+    try:
+        value = missing if isinstance(missing, bytes) else missing.encode()
+        return column.fill_null(pyarrow.scalar(value.decode() if is_text else value, column.type))
+    except (pyarrow.ArrowInvalid, UnicodeDecodeError) as error:
+        raise InvalidError(f"{column.type} cannot hold missing={missing!r}: {error}") from error
 
 
 @functools.lru_cache(maxsize=1024)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sparkring._core import InvalidError
+from sparkring.data import _number as number
 from sparkring.data import _schema as schema
 from sparkring.data._parquet import columns as columns_of
 from sparkring.data._parquet import frameworks, listing, manifest, spark_table
@@ -129,6 +130,7 @@ def _columns(found: Manifest, fields: dict[str, Any], options: dict[str, Any]) -
 
 def _new_columns(found: Manifest, options: dict[str, Any]) -> Columns:
     names = [*found.columns, *found.types]
+    number.check_names(options["missing"], names)
     selected = options["columns"] or [Column(name, (name,), False) for name in names]
     return Columns(selected, options["missing"], options["as_"] == "arrow")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
 
 from sparkring._core import InvalidError
 
@@ -66,6 +67,17 @@ def local_path(url: str) -> str | None:
     if match is None and SCHEME.match(url):
         return None
     return os.path.abspath(os.path.expanduser(match[1] if match else url))
+
+
+def decoded(url: str) -> str:
+    """Return the path of a URL of a local file, which is percent-encoded, or else the text.
+
+    Iceberg and others write such URLs as they are: a file of the encoded name goes first.
+    """
+    if not LOCAL.fullmatch(url) or "%" not in url:
+        return url
+    path = local_path(url)
+    return url if path is None or os.path.exists(path) else unquote(path)
 
 
 def find(url: str, given: Any = None) -> Location:

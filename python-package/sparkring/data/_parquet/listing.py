@@ -104,6 +104,7 @@ def absolute(url: str) -> str:
 
 
 def _of_path(url: str, given: Any, version: int | None, checked: set[str]) -> Listing:
+    url = file_system.decoded(url)
     url = url if given is not None else absolute(url)
     location = file_system.find(url, given)
     location = location.at(location.path.rstrip("/") or "/")

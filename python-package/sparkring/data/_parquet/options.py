@@ -37,7 +37,7 @@ def parquet(
     *,
     columns: Any = None,
     dtype: Any = None,
-    missing: float | None = None,
+    missing: float | str | bytes | Mapping[str, float | str | bytes] | None = None,
     shuffle: bool | int = False,
     seed: int = 0,
     epochs: int | None = 1,
@@ -85,8 +85,9 @@ def parquet(
         and dates, as datetime64 in UTC.
     dtype : dtype or dict, optional
         The dtype of the arrays, for all arrays or by name, such as ``"float32"``.
-    missing : float, optional
-        The number that replaces nulls, as for `batches`. By default a null is an error.
+    missing : float, str, bytes or dict, optional
+        The number that replaces nulls, as for `batches`, or the text that replaces nulls of strings
+        and bytes, as in ``{"age": -1, "name": ""}``. By default a null is an error.
     shuffle : bool or int
         The number of row groups whose rows are shuffled together, in a random order of the row
         groups. True for 4. False for the order of the files. A row is drawn from the whole window
@@ -180,7 +181,7 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
         "batch_size": check_whole("batch_size", given["batch_size"], 1),
         "columns": source.select(given["columns"]),
         "dtype": check_dtypes(given["dtype"]),
-        "missing": check_missing(given["missing"]),
+        "missing": check_missing(given["missing"], texts=True),
         "shuffle": WINDOW if shuffle is True else check_whole("shuffle", shuffle, 0),
         "seed": check_whole("seed", given["seed"], 0),
         "epochs": None if epochs is None else check_whole("epochs", epochs, 1),

@@ -139,6 +139,9 @@ def _flatten(column: Any, depth: int) -> Any:
 def _column(frame: Any, name: str) -> Any:
     from pyspark.sql import functions
 
-    if name not in frame.columns:
+    count = frame.columns.count(name)
+    if count == 0:
         raise InvalidError(f"there is no column {name!r}: there are {', '.join(frame.columns)}")
+    if count > 1:
+        raise InvalidError(f"the table has {count} columns {name!r}: rename or drop one")
     return functions.col(quoted(name))
