@@ -302,6 +302,16 @@ ring_status ring_comm_close(ring_comm *comm) {
   return ring_comm_close_within(comm, 0);
 }
 
+/* Ends what is outstanding, then the communicator. Called between enter and leave. */
+static void comm_end(ring_comm *comm, const ring_error *error) {
+  if (ring_queue_abort(comm, error)) {
+    comm->error = comm->failure;
+    ring_peers_close(&comm->peers);
+  } else {
+    atomic_store(&comm->ending, true);
+  }
+}
+
 void ring_comm_abort(ring_comm *comm, const char *reason) {
   ring_error error;
   if (comm != NULL) ring_reserved_ports_fini(comm);
@@ -311,13 +321,26 @@ void ring_comm_abort(ring_comm *comm, const char *reason) {
                  "rank %d (%s) aborted the communicator%s%s", comm->peers.rank,
                  ring_peers_host(&comm->peers, comm->peers.rank), given ? ": " : "",
                  given ? reason : "");
-  if (ring_queue_abort(comm, &error)) {
-    comm->error = comm->failure;
-    ring_peers_close(&comm->peers);
-  } else {
-    atomic_store(&comm->ending, true);
-  }
+  comm_end(comm, &error);
   ring_comm_leave(comm);
+}
+
+/* Of two ranks, the other one has sent what this rank has not. */
+ring_status ring_comm_accuse(ring_comm *comm, int rank, const char *what) {
+  static const char advice[] = "its memory or its sparkring is faulty, or it is hostile";
+  ring_error error;
+  ring_status status = ring_comm_enter_beside(comm);
+  if (status != RING_OK) return status;
+  if (rank < 0 && comm->peers.size == 2) rank = 1 - comm->peers.rank;
+  if (rank < 0)
+    ring_error_set(&error, RING_MISMATCH, -1, 0, "a rank other than rank %d sent %s: %s",
+                   comm->peers.rank, what, advice);
+  else
+    ring_error_set(&error, RING_MISMATCH, rank, 0, "rank %d (%s) sent %s: %s", rank,
+                   ring_peers_host(&comm->peers, rank), what, advice);
+  comm_end(comm, &error);
+  ring_comm_leave(comm);
+  return RING_MISMATCH;
 }
 
 /* A communicator is often dropped because of an error. The reason passes that error to the other

@@ -17,4 +17,9 @@ ring_comm *ring_comm_alloc(int rank, int size, double call_timeout);
  * other ranks. */
 ring_status ring_comm_gather_up(ring_comm *comm, ring_wait *wait, ring_error *error);
 
+/* Ends the communicator on all ranks with an error that accuses a rank: bytes of it that were received as the data
+ * of a call cannot be right. `what` completes "rank 1 (host) sent ...". `rank` -1: any other rank may have sent them.
+ * Call it between two calls. Returns the status of the error that the communicator has then, RING_MISMATCH. */
+ring_status ring_comm_accuse(ring_comm *comm, int rank, const char *what);
+
 #endif

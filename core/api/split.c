@@ -134,7 +134,8 @@ static ring_status split_list(split_run *run) {
       return ring_error_set(&parent->error, RING_SYSTEM, rank, 0,
                             "the communicator was not split: rank %d (%s) cannot listen for links",
                             rank, ring_peers_host(&parent->peers, rank));
-    if (color == run->color) run->members[run->member_count++] = (split_member){key, rank, port};
+    if (rank == parent->peers.rank || color == run->color)
+      run->members[run->member_count++] = (split_member){key, rank, port};
   }
   qsort(run->members, (size_t)run->member_count, sizeof *run->members, split_compare);
   while (run->members[run->own].rank != parent->peers.rank) run->own++;

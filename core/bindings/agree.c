@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define AGREE_TEXT_MOST ((size_t)1 << 20) /* bytes that are kept of a text */
+
 /* The first rank with a text, and the text, which is the only one of its rank. */
 static const ring_string *agree_first(const ring_strings *texts, int size, int *rank) {
   for (*rank = 0; *rank < size; ++*rank)
@@ -20,7 +22,8 @@ static ring_status agree_describe(ring_comm *comm, const ring_strings *texts,
   }
   static const char form[] = "rank %d (%s) failed: %.*s";
   const char *host = ring_comm_host(comm, agreement->rank);
-  int rank = agreement->rank, length = (int)text->length;
+  int rank = agreement->rank;
+  int length = (int)(text->length < AGREE_TEXT_MOST ? text->length : AGREE_TEXT_MOST);
   int written = snprintf(NULL, 0, form, rank, host, length, text->bytes);
   agreement->text = malloc((size_t)written + 1);
   if (agreement->text == NULL) return RING_NO_MEMORY;

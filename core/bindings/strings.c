@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Three collectives: how many strings and bytes each rank has, the lengths of the strings, the bytes.
+ * Three collectives: how many strings and bytes each rank has, the lengths of the strings, the bytes. The numbers of
+ * each collective are checked before memory or a further collective depends on them.
  */
 #include "bindings/strings.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "api/comm_lifecycle.h"
 
 typedef struct strings_totals {
   int64_t count, bytes;
@@ -28,6 +31,23 @@ static ring_status strings_no_memory(ring_comm *comm) {
   return RING_NO_MEMORY;
 }
 
+/* Checks the totals of all ranks: none is negative, those of this rank are its own, and each sum fits into memory. */
+static ring_status strings_check_totals(ring_comm *comm, const strings_totals *totals,
+                                        const strings_totals *own) {
+  static const char what[] = "an impossible number of strings";
+  int64_t most = INT64_MAX / (int64_t)sizeof(ring_string);
+  strings_totals left = {most, most};
+  for (int rank = 0; rank < ring_comm_size(comm); rank++) {
+    const strings_totals *its = &totals[rank];
+    if (its->count < 0 || its->bytes < 0 || its->count > left.count || its->bytes > left.bytes)
+      return ring_comm_accuse(comm, rank, what);
+    left.count -= its->count;
+    left.bytes -= its->bytes;
+  }
+  bool mine = memcmp(&totals[ring_comm_rank(comm)], own, sizeof *own) == 0;
+  return mine ? RING_OK : ring_comm_accuse(comm, -1, what);
+}
+
 static ring_status strings_gather_totals(ring_comm *comm, const ring_string *mine, size_t count,
                                          strings_work *work, ring_strings *all) {
   size_t size = (size_t)ring_comm_size(comm);
@@ -39,6 +59,7 @@ static ring_status strings_gather_totals(ring_comm *comm, const ring_string *min
   strings_totals own = {.count = (int64_t)count};
   for (size_t i = 0; i < count; i++) own.bytes += (int64_t)mine[i].length;
   ring_status status = ring_allgather(comm, &own, work->totals, 2, RING_INT64);
+  if (status == RING_OK) status = strings_check_totals(comm, work->totals, &own);
   for (size_t rank = 0; status == RING_OK && rank < size; rank++) {
     all->counts[rank] = (size_t)work->totals[rank].count;
     work->bytes[rank] = (size_t)work->totals[rank].bytes;
@@ -52,6 +73,22 @@ static size_t strings_sum(const size_t *counts, int size) {
   return sum;
 }
 
+/* The lengths of a rank's strings add up to its bytes. */
+static bool strings_add_up(const int64_t *lengths, size_t count, size_t bytes) {
+  for (size_t i = 0; i < count; bytes -= (size_t)lengths[i++])
+    if (lengths[i] < 0 || (size_t)lengths[i] > bytes) return false;
+  return bytes == 0;
+}
+
+static ring_status strings_check_lengths(ring_comm *comm, const strings_work *work,
+                                         const size_t *counts) {
+  const int64_t *lengths = work->lengths;
+  for (int rank = 0; rank < ring_comm_size(comm); lengths += counts[rank++])
+    if (!strings_add_up(lengths, counts[rank], work->bytes[rank]))
+      return ring_comm_accuse(comm, rank, "strings whose lengths do not add up");
+  return RING_OK;
+}
+
 /* Gathers in place: this rank's part of the result is its input. */
 static ring_status strings_gather_lengths(ring_comm *comm, const ring_string *mine, size_t count,
                                           strings_work *work, ring_strings *all) {
@@ -61,7 +98,8 @@ static ring_status strings_gather_lengths(ring_comm *comm, const ring_string *mi
   if (work->lengths == NULL || all->strings == NULL) return strings_no_memory(comm);
   int64_t *own = work->lengths + strings_sum(all->counts, ring_comm_rank(comm));
   for (size_t i = 0; i < count; i++) own[i] = (int64_t)mine[i].length;
-  return ring_allgatherv(comm, own, work->lengths, all->counts, RING_INT64);
+  ring_status status = ring_allgatherv(comm, own, work->lengths, all->counts, RING_INT64);
+  return status == RING_OK ? strings_check_lengths(comm, work, all->counts) : status;
 }
 
 static ring_status strings_gather_bytes(ring_comm *comm, const ring_string *mine, size_t count,

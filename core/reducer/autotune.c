@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "api/comm_lifecycle.h"
 #include "base/platform.h"
 
 #define AUTOTUNE_GAIN 1.03
@@ -18,7 +19,7 @@ static const uint64_t autotune_thresholds[] = {1,
                                                UINT64_C(1) << 24,
                                                UINT64_C(1) << 26,
                                                UINT64_C(1) << 27};
-static const uint64_t autotune_cycle_times[] = {0, 250000, 1000000, 2500000, 5000000};
+static const uint64_t autotune_cycle_times[] = {0, 250000, 1000000, 2500000, AUTOTUNE_CYCLE_MOST};
 enum {
   AUTOTUNE_THRESHOLDS = sizeof autotune_thresholds / sizeof autotune_thresholds[0],
   AUTOTUNE_PAIRS = AUTOTUNE_THRESHOLDS +
@@ -110,6 +111,8 @@ ring_status ring_autotune_move(ring_autotune *autotune, ring_comm *comm) {
   uint64_t pair[2] = {autotune->now.threshold, autotune->now.cycle_time};
   ring_status status = ring_broadcast(comm, pair, pair, 2, RING_UINT64, 0);
   if (status != RING_OK) return status;
+  if (pair[1] > AUTOTUNE_CYCLE_MOST)
+    return ring_comm_accuse(comm, 0, "a reducer an impossible cycle time");
   autotune->now = (ring_autotune_pair){pair[0], pair[1]};
   autotune->moves = false;
   return RING_OK;

@@ -14,6 +14,8 @@
 
 enum { AUTOTUNE_STEPS = 10 };
 
+#define AUTOTUNE_CYCLE_MOST UINT64_C(5000000) /* the longest cycle time, in nanoseconds */
+
 typedef struct ring_autotune_pair {
   uint64_t threshold;  /* bytes */
   uint64_t cycle_time; /* nanoseconds */
@@ -40,7 +42,7 @@ int ring_autotune_begin(ring_autotune *autotune, ring_autotune_pair now, const c
 /* Counts the names that a cycle has completed. */
 void ring_autotune_count(ring_autotune *autotune, const ring_negotiation *negotiation);
 
-/* Broadcasts the pair of rank 0 into `now` of all ranks. Collective. */
+/* Broadcasts the pair of rank 0 into `now` of all ranks, and checks it. Collective. */
 ring_status ring_autotune_move(ring_autotune *autotune, ring_comm *comm);
 
 /* Closes the file. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/comm_lifecycle.h"
 #include "base/error.h"
 #include "engine/scale.h"
 
@@ -98,13 +99,17 @@ static bool execution_add_ready(ring_execution *execution, const ring_ready *rea
 
 static bool execution_list(ring_execution *execution, ring_ready *const *items, size_t count) {
   size_t missing = 0;
-  uint8_t *zeros = NULL;
+  uint8_t *zeros =
+      NULL; /* of tensors that only the other ranks know, so their sum may be anything */
   bool enough = true;
   execution->buffer_count = 0;
   for (size_t i = 0; i < count; i++)
-    if (items[i]->submission == NULL)
-      missing +=
-          ring_tensor_elements(&items[i]->tensor, 0) * ring_dtype_size(items[i]->tensor.dtype);
+    if (items[i]->submission == NULL &&
+        __builtin_add_overflow(missing,
+                               ring_tensor_elements(&items[i]->tensor, 0) *
+                                   ring_dtype_size(items[i]->tensor.dtype),
+                               &missing))
+      return false;
   if (missing > 0) zeros = execution_zeros(execution, missing);
   if (missing > 0 && zeros == NULL) return false;
   for (size_t i = 0; enough && i < count; i++)
@@ -223,12 +228,26 @@ static ring_status execution_broadcast(ring_execution *execution, const ring_rea
 
 /* ---- Allgather and alltoall --------------------------------------------------------------- */
 
+/* Checks the rows that the ranks send. This rank sends `own` rows to itself. */
+static ring_status execution_check_rows(const ring_execution *execution, int64_t own,
+                                        size_t row_bytes) {
+  static const char what[] = "a reducer an impossible number of rows";
+  const ring_negotiation *negotiation = execution->negotiation;
+  const int64_t *rows = execution->receive_rows;
+  int64_t left = INT64_MAX / (row_bytes > 0 ? (int64_t)row_bytes : 1);
+  for (int rank = 0; rank < negotiation->size; left -= rows[rank++])
+    if (rows[rank] < 0 || rows[rank] > left) return ring_comm_accuse(negotiation->comm, rank, what);
+  return rows[negotiation->rank] == own ? RING_OK : ring_comm_accuse(negotiation->comm, -1, what);
+}
+
 /* Allocates a result of the rows in receive_rows, and sets the numbers of elements. */
 static ring_status execution_receive(ring_execution *execution, const ring_tensor *tensor,
-                                     ring_submission *to) {
+                                     int64_t own, ring_submission *to) {
   int size = execution->negotiation->size;
-  size_t row = ring_tensor_elements(tensor, 1);
+  size_t row = ring_tensor_elements(tensor, 1), row_bytes = row * ring_dtype_size(tensor->dtype);
   int64_t rows = 0;
+  ring_status status = execution_check_rows(execution, own, row_bytes);
+  if (status != RING_OK) return status;
   to->rank_rows = malloc((size_t)size * sizeof *to->rank_rows);
   if (to->rank_rows == NULL) return execution_no_memory(execution);
   for (int r = 0; r < size; r++) {
@@ -236,14 +255,14 @@ static ring_status execution_receive(ring_execution *execution, const ring_tenso
     execution->receives[r] = (size_t)execution->receive_rows[r] * row;
     rows += execution->receive_rows[r];
   }
-  return execution_result(execution, to, rows, row * ring_dtype_size(tensor->dtype));
+  return execution_result(execution, to, rows, row_bytes);
 }
 
 static ring_status execution_allgather(ring_execution *execution, const ring_ready *ready,
                                        ring_submission *to) {
   ring_comm *comm = execution_comm(execution);
   ring_status status = ring_allgather(comm, &to->rows, execution->receive_rows, 1, RING_INT64);
-  if (status == RING_OK) status = execution_receive(execution, &ready->tensor, to);
+  if (status == RING_OK) status = execution_receive(execution, &ready->tensor, to->rows, to);
   if (status != RING_OK) return status;
   return ring_allgatherv(comm, to->input, to->result, execution->receives, ready->tensor.dtype);
 }
@@ -259,7 +278,9 @@ static ring_status execution_alltoall(ring_execution *execution, const ring_read
   }
   ring_status status =
       ring_alltoall(comm, execution->send_rows, execution->receive_rows, 1, RING_INT64);
-  if (status == RING_OK) status = execution_receive(execution, &ready->tensor, to);
+  if (status == RING_OK)
+    status = execution_receive(execution, &ready->tensor,
+                               execution->send_rows[execution->negotiation->rank], to);
   if (status != RING_OK) return status;
   return ring_alltoallv(comm, to->input, execution->sends, to->result, execution->receives,
                         ready->tensor.dtype);

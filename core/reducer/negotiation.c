@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
+#include "api/comm_lifecycle.h"
 #include "base/error.h"
 
 ring_status ring_negotiation_init(ring_negotiation *negotiation, ring_comm *comm,
@@ -87,12 +87,12 @@ static bool negotiation_pack(ring_negotiation *negotiation) {
     entry->announces = false;
     if (mine == NULL || (entry->slot >= 0 && cache_bit(cache->offers, (size_t)entry->slot)))
       continue;
-    if (!ring_bytes_reserve(out, out->length + 8 + entry->name_length + mine->length)) return false;
-    uint8_t *to = bytes_put(out->bytes + out->length, entry->name_length, 4);
-    to = bytes_put(to, mine->length, 4);
-    memcpy(to, entry->name, entry->name_length);
-    memcpy(to + entry->name_length, mine->description, mine->length);
-    out->length += 8 + entry->name_length + mine->length;
+    const ring_announcement announcement = {entry->name, entry->name_length, mine->description,
+                                            mine->length};
+    size_t bytes = announcement_bytes(&announcement);
+    if (!ring_bytes_reserve(out, out->length + bytes)) return false;
+    ring_announcement_encode(&announcement, out->bytes + out->length);
+    out->length += bytes;
   }
   cache->announcement_count = 0;
   return true;
@@ -114,11 +114,34 @@ static bool negotiation_prepare(ring_negotiation *negotiation, uint64_t flags) {
   return true;
 }
 
-/* ---- States of the ranks ------------------------------------------------------------------ */
+/* ---- Exchanges ---------------------------------------------------------------------------- */
 
-static ring_status negotiation_gather_number(ring_negotiation *negotiation, int64_t number) {
-  return ring_allgather(negotiation->comm, &number, negotiation->gathered, 1, RING_INT64);
+/* Gathers a number of each rank, which is 0 to `most`. `what` names it in an accusation. */
+static ring_status negotiation_gather_number(ring_negotiation *negotiation, int64_t number,
+                                             int64_t most, const char *what) {
+  int64_t *gathered = negotiation->gathered;
+  ring_status status = ring_allgather(negotiation->comm, &number, gathered, 1, RING_INT64);
+  for (int rank = 0; status == RING_OK && rank < negotiation->size; rank++)
+    if (gathered[rank] < 0 || gathered[rank] > most)
+      status = ring_comm_accuse(negotiation->comm, rank, what);
+  if (status == RING_OK && gathered[negotiation->rank] != number)
+    status = ring_comm_accuse(negotiation->comm, -1, what);
+  return status;
 }
+
+/* No bit of the AND is set that this rank has not sent: what it has not offered is not ready. */
+static ring_status negotiation_reduce_words(ring_negotiation *negotiation) {
+  uint64_t *words = negotiation->words, excess = 0;
+  ring_status status = ring_allreduce(negotiation->comm, negotiation->sent, words,
+                                      negotiation->word_count, RING_UINT64, RING_BAND);
+  for (size_t i = 0; status == RING_OK && i < negotiation->word_count; i++)
+    excess |= words[i] & ~negotiation->sent[i];
+  return excess == 0
+             ? status
+             : ring_comm_accuse(negotiation->comm, -1, "a reducer an AND that has bits of no rank");
+}
+
+/* ---- States of the ranks ------------------------------------------------------------------ */
 
 /* Called with the mutex. The last rank of a join is the highest of those that joined in its last cycle. */
 static void negotiation_apply_states(ring_negotiation *negotiation) {
@@ -141,7 +164,8 @@ static ring_status negotiation_exchange_states(ring_negotiation *negotiation) {
   pthread_mutex_lock(negotiation->mutex);
   int64_t mine = (int64_t)negotiation->mine;
   pthread_mutex_unlock(negotiation->mutex);
-  ring_status status = negotiation_gather_number(negotiation, mine);
+  ring_status status = negotiation_gather_number(negotiation, mine, MEMBER_CLOSING,
+                                                 "a reducer a state that does not exist");
   if (status != RING_OK) return status;
   pthread_mutex_lock(negotiation->mutex);
   negotiation_apply_states(negotiation);
@@ -171,7 +195,7 @@ static bool negotiation_add_ready(ring_negotiation *negotiation, ring_entry *ent
   ring_ready *ready = &negotiation->ready[negotiation->ready_count++];
   *ready = (ring_ready){.entry = entry, .submission = entry->mine};
   ring_cache_close(&negotiation->cache, entry);
-  return ring_tensor_decode(entry->description, entry->length, &ready->tensor);
+  return ring_tensor_decode(entry->description, entry->length, negotiation->size, &ready->tensor);
 }
 
 /* The end of a FAILED entry, whose error every rank had. */
@@ -196,15 +220,20 @@ static bool negotiation_collect(ring_negotiation *negotiation) {
 
 /* ---- New names ---------------------------------------------------------------------------- */
 
-static void negotiation_conflict(ring_negotiation *negotiation, ring_entry *entry,
-                                 const uint8_t *description, size_t length, int rank) {
-  char one[TENSOR_TEXT], other[TENSOR_TEXT];
+static void negotiation_describe(const ring_negotiation *negotiation, const uint8_t *description,
+                                 size_t length, char text[TENSOR_TEXT]) {
   ring_tensor tensor;
+  text[0] = '\0';
+  if (ring_tensor_decode(description, length, negotiation->size, &tensor))
+    ring_tensor_text(&tensor, text, TENSOR_TEXT);
+}
+
+static void negotiation_conflict(ring_negotiation *negotiation, ring_entry *entry,
+                                 const ring_announcement *announcement, int rank) {
+  char one[TENSOR_TEXT], other[TENSOR_TEXT];
   ring_error error;
-  ring_tensor_decode(entry->description, entry->length, &tensor);
-  ring_tensor_text(&tensor, one, sizeof one);
-  if (!ring_tensor_decode(description, length, &tensor)) return;
-  ring_tensor_text(&tensor, other, sizeof other);
+  negotiation_describe(negotiation, entry->description, entry->length, one);
+  negotiation_describe(negotiation, announcement->description, announcement->length, other);
   ring_error_set(
       &error, RING_MISMATCH, rank, 0,
       "tensor \"%.200s\" differs: rank %d (%s) submitted %s; rank %d (%s) submitted %s: pass the "
@@ -216,41 +245,58 @@ static void negotiation_conflict(ring_negotiation *negotiation, ring_entry *entr
 }
 
 /* An announcement opens a name, replaces the description of a CLOSED one, and contradicts an OPEN one. */
-static bool negotiation_apply(ring_negotiation *negotiation, ring_entry *entry,
-                              const uint8_t *description, size_t length, int rank) {
+static bool negotiation_apply(ring_negotiation *negotiation, const ring_announcement *announcement,
+                              int rank) {
+  const uint8_t *description = announcement->description;
+  size_t length = announcement->length;
+  ring_entry *entry =
+      ring_cache_get(&negotiation->cache, announcement->name, announcement->name_length);
+  if (entry == NULL) return false;
   if (entry->state == ENTRY_FAILED) return true;
   bool agrees = entry->state != ENTRY_LOCAL && entry->length == length &&
                 memcmp(entry->description, description, length) == 0;
   if (agrees) return true;
   if (entry->state == ENTRY_OPEN) {
-    negotiation_conflict(negotiation, entry, description, length, rank);
+    negotiation_conflict(negotiation, entry, announcement, rank);
     return true;
   }
   return ring_cache_open(&negotiation->cache, entry, description, length, rank) &&
          ring_cache_reconcile(&negotiation->cache, entry);
 }
 
-/* Called with the mutex. False without memory. */
-static bool negotiation_apply_all(ring_negotiation *negotiation) {
+/* Applies the announcements of all ranks. Called with the mutex. RING_NO_MEMORY; RING_MISMATCH: *liar has announced
+ * what no rank announces, or more than every rank keeps. */
+static ring_status negotiation_apply_all(ring_negotiation *negotiation, int *liar) {
   const uint8_t *at = negotiation->incoming.bytes;
-  bool enough = true;
-  for (int rank = 0; rank < negotiation->size; rank++) {
-    const uint8_t *end = at + negotiation->counts[rank];
-    while (enough && end - at >= 8) {
-      size_t name = bytes_get(&at, 4), length = bytes_get(&at, 4);
-      if (name + length > (size_t)(end - at)) return false;
-      ring_entry *entry = ring_cache_get(&negotiation->cache, (const char *)at, name);
-      enough = entry != NULL && negotiation_apply(negotiation, entry, at + name, length, rank);
-      at += name + length;
+  ring_announcement announcement;
+  for (int rank = 0; rank < negotiation->size; at += negotiation->counts[rank++]) {
+    bytes_cursor from = {.at = at, .left = negotiation->counts[rank]};
+    *liar = rank;
+    while (ring_announcement_next(&from, negotiation->size, &announcement)) {
+      if (!negotiation_apply(negotiation, &announcement, rank)) return RING_NO_MEMORY;
+      if (negotiation->cache.bytes > ANNOUNCEMENT_MOST) return RING_MISMATCH;
     }
+    if (from.bad) return RING_MISMATCH;
   }
-  return enough;
+  return RING_OK;
+}
+
+static ring_status negotiation_receive_names(ring_negotiation *negotiation) {
+  int liar = -1;
+  pthread_mutex_lock(negotiation->mutex);
+  negotiation->negotiations++;
+  ring_status status = negotiation_apply_all(negotiation, &liar);
+  pthread_mutex_unlock(negotiation->mutex);
+  if (status == RING_NO_MEMORY) return ring_negotiation_no_memory(negotiation);
+  if (status == RING_OK) return RING_OK;
+  return ring_comm_accuse(negotiation->comm, liar, "a reducer the description of no tensor");
 }
 
 static ring_status negotiation_exchange_names(ring_negotiation *negotiation) {
   size_t total = 0;
-  ring_status status =
-      negotiation_gather_number(negotiation, (int64_t)negotiation->outgoing.length);
+  ring_status status = negotiation_gather_number(negotiation, (int64_t)negotiation->outgoing.length,
+                                                 (int64_t)ANNOUNCEMENT_MOST,
+                                                 "a reducer an impossible length of names");
   if (status != RING_OK) return status;
   for (int rank = 0; rank < negotiation->size; rank++) {
     negotiation->counts[rank] = (size_t)negotiation->gathered[rank];
@@ -260,12 +306,7 @@ static ring_status negotiation_exchange_names(ring_negotiation *negotiation) {
     return ring_negotiation_no_memory(negotiation);
   status = ring_allgatherv(negotiation->comm, negotiation->outgoing.bytes,
                            negotiation->incoming.bytes, negotiation->counts, RING_UINT8);
-  if (status != RING_OK) return status;
-  pthread_mutex_lock(negotiation->mutex);
-  negotiation->negotiations++;
-  bool enough = negotiation_apply_all(negotiation);
-  pthread_mutex_unlock(negotiation->mutex);
-  return enough ? RING_OK : ring_negotiation_no_memory(negotiation);
+  return status == RING_OK ? negotiation_receive_names(negotiation) : status;
 }
 
 /* ---- A cycle ------------------------------------------------------------------------------ */
@@ -277,8 +318,7 @@ ring_status ring_negotiation_run(ring_negotiation *negotiation, uint64_t *flags)
   bool enough = ring_cache_trim(&negotiation->cache) && negotiation_prepare(negotiation, *flags);
   pthread_mutex_unlock(negotiation->mutex);
   if (!enough) return ring_negotiation_no_memory(negotiation);
-  ring_status status = ring_allreduce(negotiation->comm, negotiation->sent, negotiation->words,
-                                      negotiation->word_count, RING_UINT64, RING_BAND);
+  ring_status status = negotiation_reduce_words(negotiation);
   if (status != RING_OK) return status;
   *flags = ~negotiation->words[0];
   pthread_mutex_lock(negotiation->mutex);

@@ -17,8 +17,8 @@
 
 #include <pthread.h>
 
+#include "reducer/announcement.h"
 #include "reducer/response_cache.h"
-#include "reducer/tensor.h"
 
 typedef enum ring_member { MEMBER_ACTIVE, MEMBER_JOINED, MEMBER_CLOSING } ring_member;
 

@@ -13,7 +13,7 @@
 
 #define REDUCER_THRESHOLD ((size_t)128 << 20)
 #define REDUCER_CYCLE_TIME 0.001
-#define REDUCER_CYCLE_MOST 0.005
+#define REDUCER_CYCLE_MOST (1e-9 * AUTOTUNE_CYCLE_MOST)
 enum { REDUCER_CAPACITY = 1024 };
 
 /* Why the last call of this thread on a reducer has failed. */

@@ -67,6 +67,7 @@ ring_entry *ring_cache_get(ring_cache *cache, const char *name, size_t length) {
   entry->chain = *bucket;
   *bucket = entry;
   cache->count++;
+  cache->bytes += sizeof *entry + length + 1;
   return entry;
 }
 
@@ -75,6 +76,7 @@ static void cache_forget(ring_cache *cache, ring_entry *entry) {
   while (*at != entry) at = &(*at)->chain;
   *at = entry->chain;
   cache->count--;
+  cache->bytes -= sizeof *entry + entry->name_length + 1 + entry->length;
   cache_free(entry);
 }
 
@@ -175,6 +177,7 @@ bool ring_cache_open(ring_cache *cache, ring_entry *entry, const uint8_t *descri
   uint8_t *copy = realloc(entry->description, length);
   if (copy == NULL) return false;
   memcpy(copy, description, length);
+  cache->bytes += length - entry->length; /* which wraps around where the description is shorter */
   entry->description = copy;
   entry->length = length;
   entry->announcer = announcer;

@@ -52,6 +52,7 @@ typedef struct ring_cache {
   uint64_t *offers; /* one bit a slot: this rank has submitted the name, or consumed its failure */
   size_t slot_count, slot_capacity;
   size_t used, capacity;       /* used: slots that have an entry */
+  size_t bytes;                /* of entries, names and descriptions */
   ring_entry *newest, *oldest; /* of the CLOSED entries */
   ring_entry **announcements;  /* entries whose `mine` is to be announced */
   size_t announcement_count, announcement_capacity;

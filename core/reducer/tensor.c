@@ -63,23 +63,42 @@ static ring_status tensor_check_splits(const ring_operation *operation, int rank
                         operation->name, (long long)operation->shape[0]);
 }
 
-static ring_status tensor_check_shape(const ring_operation *operation, int rank,
+/* Whether an operation of this kind has a first dimension. */
+static bool tensor_has_rows(ring_operation_kind kind) {
+  return tensor_is_ragged(kind) || kind == RING_OPERATION_REDUCE_SCATTER;
+}
+
+/* Multiplies by an extent. The bytes of as many elements, and of a part for each rank, fit into an int64. An extent of
+ * 0 does not count, so that a shape fits or not whatever its first extent is. */
+static bool tensor_multiply(int64_t *elements, int64_t extent, int size) {
+  return extent >= 0 && !__builtin_mul_overflow(*elements, extent > 0 ? extent : 1, elements) &&
+         *elements <= INT64_MAX / 16 / size;
+}
+
+static ring_status tensor_check_shape(const ring_operation *operation, int rank, int size,
                                       ring_error *error) {
-  bool rows = tensor_is_ragged(operation->kind) || operation->kind == RING_OPERATION_REDUCE_SCATTER;
   int64_t elements = 1;
   if (operation->dimensions < 0 || operation->dimensions > TENSOR_DIMENSIONS)
     return ring_error_set(error, RING_INVALID, rank, 0, "\"%s\": %d dimensions: pass 0 to %d",
                           operation->name, operation->dimensions, TENSOR_DIMENSIONS);
-  if (rows && operation->dimensions == 0)
+  if (tensor_has_rows(operation->kind) && operation->dimensions == 0)
     return ring_error_set(error, RING_INVALID, rank, 0, "\"%s\": %s needs a first dimension",
                           operation->name, ring_operation_name(operation->kind));
   for (int i = 0; i < operation->dimensions; i++)
-    if (operation->shape[i] < 0 ||
-        __builtin_mul_overflow(elements, operation->shape[i], &elements) ||
-        elements > INT64_MAX / 16)
+    if (!tensor_multiply(&elements, operation->shape[i], size))
       return ring_error_set(error, RING_INVALID, rank, 0,
                             "\"%s\": dimension %d is negative, or the shape is too large",
                             operation->name, i);
+  return RING_OK;
+}
+
+static ring_status tensor_check_counts(const ring_operation *operation, int rank, int size,
+                                       ring_error *error) {
+  uint64_t most = (uint64_t)(INT64_MAX / 16 / size);
+  for (size_t i = 0; i < operation->buffer_count; most -= operation->buffers[i++].count)
+    if (operation->buffers[i].count > most)
+      return ring_error_set(error, RING_INVALID, rank, 0, "\"%s\": the group is too large",
+                            operation->name);
   return RING_OK;
 }
 
@@ -100,8 +119,10 @@ ring_status ring_tensor_check(const ring_operation *operation, int rank, int siz
                           operation->name, operation->root, size - 1);
   ring_status status = RING_OK;
   if (ring_operation_reduces(kind)) status = tensor_check_reduction(operation, rank, error);
-  if (status == RING_OK && kind != RING_OPERATION_ALLREDUCE_GROUP)
-    status = tensor_check_shape(operation, rank, error);
+  if (status == RING_OK)
+    status = kind == RING_OPERATION_ALLREDUCE_GROUP
+                 ? tensor_check_counts(operation, rank, size, error)
+                 : tensor_check_shape(operation, rank, size, error);
   if (status == RING_OK && kind == RING_OPERATION_ALLTOALL)
     status = tensor_check_splits(operation, rank, size, error);
   return status;
@@ -143,24 +164,68 @@ void ring_tensor_encode(const ring_operation *operation, uint8_t *to) {
   }
 }
 
-static double tensor_get_factor(const uint8_t **from) {
-  uint64_t bits = bytes_get(from, 8);
+/* ---- Decoding ----------------------------------------------------------------------------- */
+
+static double tensor_get_factor(bytes_cursor *from) {
+  uint64_t bits = bytes_cursor_get(from, 8);
   double factor;
   memcpy(&factor, &bits, sizeof factor);
   return factor;
 }
 
-bool ring_tensor_decode(const uint8_t *bytes, size_t length, ring_tensor *tensor) {
-  if (length < TENSOR_HEAD) return false;
-  tensor->kind = (ring_operation_kind)bytes_get(&bytes, 1);
-  tensor->dtype = (ring_dtype)bytes_get(&bytes, 1);
-  tensor->op = (ring_op)bytes_get(&bytes, 1);
-  tensor->root = (int32_t)(uint32_t)bytes_get(&bytes, 4);
-  tensor->prescale = tensor_get_factor(&bytes);
-  tensor->postscale = tensor_get_factor(&bytes);
-  tensor->extent_count = (uint32_t)bytes_get(&bytes, 4);
-  tensor->extents = bytes;
-  return length - TENSOR_HEAD == 8 * (size_t)tensor->extent_count;
+/* The dtype and the fields that belong to a reduction. */
+static bool tensor_reduces_well(const ring_tensor *tensor) {
+  bool plain = tensor->prescale == 1 && tensor->postscale == 1;
+  if (!ring_operation_reduces(tensor->kind)) return tensor->op == (ring_op)0 && plain;
+  return ring_op_allowed(tensor->op, tensor->dtype) && (plain || tensor->dtype != RING_BOOL);
+}
+
+/* The counts of a group: none is negative, and all together fit into memory. */
+static bool tensor_counts_fit(const ring_tensor *tensor, int size) {
+  int64_t sum = 0;
+  for (uint32_t i = 0; i < tensor->extent_count; i++) {
+    int64_t count = ring_tensor_extent(tensor, i);
+    if (count < 0 || count > INT64_MAX / 16 / size - sum) return false;
+    sum += count;
+  }
+  return true;
+}
+
+static bool tensor_shape_fits(const ring_tensor *tensor, int size) {
+  bool ragged = tensor_is_ragged(tensor->kind);
+  int64_t elements = 1;
+  if (tensor->extent_count > TENSOR_DIMENSIONS) return false;
+  if (tensor_has_rows(tensor->kind) && tensor->extent_count == 0) return false;
+  if (ragged && ring_tensor_extent(tensor, 0) != -1) return false;
+  for (uint32_t i = ragged ? 1 : 0; i < tensor->extent_count; i++)
+    if (!tensor_multiply(&elements, ring_tensor_extent(tensor, i), size)) return false;
+  return true;
+}
+
+static bool tensor_is_good(const ring_tensor *tensor, int size) {
+  ring_operation_kind kind = tensor->kind;
+  if (kind > RING_OPERATION_BARRIER || !tensor_reduces_well(tensor)) return false;
+  if (tensor->root != 0 &&
+      (kind != RING_OPERATION_BROADCAST || tensor->root < 0 || tensor->root >= size))
+    return false;
+  if (kind == RING_OPERATION_BARRIER)
+    return tensor->extent_count == 0 && tensor->dtype == (ring_dtype)0;
+  if (ring_dtype_size(tensor->dtype) == 0) return false;
+  return kind == RING_OPERATION_ALLREDUCE_GROUP ? tensor_counts_fit(tensor, size)
+                                                : tensor_shape_fits(tensor, size);
+}
+
+bool ring_tensor_decode(const uint8_t *bytes, size_t length, int size, ring_tensor *tensor) {
+  bytes_cursor from = {.at = bytes, .left = length};
+  tensor->kind = (ring_operation_kind)bytes_cursor_get(&from, 1);
+  tensor->dtype = (ring_dtype)bytes_cursor_get(&from, 1);
+  tensor->op = (ring_op)bytes_cursor_get(&from, 1);
+  tensor->root = (int32_t)(uint32_t)bytes_cursor_get(&from, 4);
+  tensor->prescale = tensor_get_factor(&from);
+  tensor->postscale = tensor_get_factor(&from);
+  tensor->extent_count = (uint32_t)bytes_cursor_get(&from, 4);
+  tensor->extents = from.at;
+  return !from.bad && from.left == 8 * (size_t)tensor->extent_count && tensor_is_good(tensor, size);
 }
 
 int64_t ring_tensor_extent(const ring_tensor *tensor, uint32_t index) {

@@ -40,8 +40,9 @@ ring_status ring_tensor_check(const ring_operation *operation, int rank, int siz
 size_t ring_tensor_length(const ring_operation *operation);
 void ring_tensor_encode(const ring_operation *operation, uint8_t *to);
 
-/* Reads a description; the tensor points into it. False for bytes that are no description. */
-bool ring_tensor_decode(const uint8_t *bytes, size_t length, ring_tensor *tensor);
+/* Reads a description; the tensor points into it. False for bytes that are not the description of an operation that
+ * passes ring_tensor_check() on a rank of a communicator of `size` ranks. */
+bool ring_tensor_decode(const uint8_t *bytes, size_t length, int size, ring_tensor *tensor);
 
 int64_t ring_tensor_extent(const ring_tensor *tensor, uint32_t index);
 

@@ -6,6 +6,7 @@
  */
 #include "parts.h"
 
+#include "bindings/rows.h"
 #include "collective.h"
 #include "error.h"
 
@@ -37,10 +38,14 @@ static Py_ssize_t row_length(const view *in) {
   return length;
 }
 
+static Py_ssize_t row_bytes(const view *in) {
+  return row_length(in) * in->buffer.itemsize;
+}
+
 /* Adds up the rows and counts their elements, which must fit into memory. */
 static int parts_count(parts *parts, comm_object *self, const view *in) {
-  Py_ssize_t length = row_length(in), row_bytes = length * in->buffer.itemsize;
-  int64_t most = PY_SSIZE_T_MAX / (row_bytes ? row_bytes : 1);
+  Py_ssize_t length = row_length(in);
+  int64_t most = PY_SSIZE_T_MAX / (row_bytes(in) ? row_bytes(in) : 1);
   parts->total = 0;
   for (int rank = 0; rank < ring_comm_size(self->comm); rank++) {
     int64_t rows = parts->rows[rank];
@@ -95,7 +100,7 @@ static int parts_allgather(parts *parts, comm_object *self, const view *in) {
   if (parts_alloc(parts, ring_comm_size(self->comm)) < 0) return -1;
   int64_t mine = in->buffer.shape[0];
   comm_enter(self);
-  ring_status status = ring_allgather(self->comm, &mine, parts->rows, 1, RING_INT64);
+  ring_status status = ring_rows_allgather(self->comm, mine, (size_t)row_bytes(in), parts->rows);
   if (comm_leave(self, status) && parts_count(parts, self, in) == 0) return 0;
   parts_close(parts);
   return -1;
@@ -105,7 +110,7 @@ static int parts_allgather(parts *parts, comm_object *self, const view *in) {
 static int parts_alltoall(parts *parts, comm_object *self, const int64_t *sent, const view *in) {
   if (parts_alloc(parts, ring_comm_size(self->comm)) < 0) return -1;
   comm_enter(self);
-  ring_status status = ring_alltoall(self->comm, sent, parts->rows, 1, RING_INT64);
+  ring_status status = ring_rows_alltoall(self->comm, sent, (size_t)row_bytes(in), parts->rows);
   if (comm_leave(self, status) && parts_count(parts, self, in) == 0) return 0;
   parts_close(parts);
   return -1;

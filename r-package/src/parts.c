@@ -3,6 +3,7 @@
 
 #include <limits.h>
 
+#include "bindings/rows.h"
 #include "classed.h"
 #include "description.h"
 #include "error.h"
@@ -205,6 +206,10 @@ static int64_t *parts_alloc(const comm_handle *handle) {
   return (int64_t *)R_alloc((size_t)ring_comm_size(handle->comm), sizeof(int64_t));
 }
 
+static size_t parts_row_bytes(SEXP x) {
+  return (size_t)view_stride(x) * ring_dtype_size(view_of(x).dtype);
+}
+
 static SEXP parts_doubles(const comm_handle *handle, const int64_t *counts) {
   int size = ring_comm_size(handle->comm);
   SEXP doubles = PROTECT(Rf_allocVector(REALSXP, size));
@@ -226,7 +231,7 @@ SEXP parts_extents(SEXP comm, SEXP x, SEXP root) {
   classed_refuse_table(x);
   parts_check_root(handle, comm_read_rank(root, "root"));
   int64_t mine = view_extent(x), *all = parts_alloc(handle);
-  comm_finish(handle, ring_allgather(handle->comm, &mine, all, 1, RING_INT64));
+  comm_finish(handle, ring_rows_allgather(handle->comm, mine, parts_row_bytes(x), all));
   return parts_doubles(handle, all);
 }
 
@@ -290,7 +295,7 @@ SEXP parts_exchange(SEXP comm, SEXP x, SEXP counts) {
   parts_cut_counts(handle, x, counts);
   int64_t *sends = parts_alloc(handle), *receives = parts_alloc(handle);
   for (R_xlen_t i = 0; i < Rf_xlength(counts); i++) sends[i] = (int64_t)REAL_RO(counts)[i];
-  comm_finish(handle, ring_alltoall(handle->comm, sends, receives, 1, RING_INT64));
+  comm_finish(handle, ring_rows_alltoall(handle->comm, sends, parts_row_bytes(x), receives));
   return parts_doubles(handle, receives);
 }
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Agreement: an error of some ranks reaches all ranks; strings of all ranks.
+ * Agreement: an error of some ranks reaches all ranks; strings of all ranks; a rank that lies about its strings.
  */
 #include "bindings/agree.h"
+
+#include <stdbool.h>
 
 #include "check.h"
 #include "ranks.h"
@@ -60,6 +62,67 @@ static void gather_strings(ring_comm *comm, void *shared) {
   ring_strings_free(&all);
 }
 
+/* Numbers of rank 1 in place of those of one string with three bytes. */
+typedef struct lie {
+  int64_t count, bytes, length;
+  const char *text;
+} lie;
+
+/* Rank 1 makes the calls of ring_strings_allgather by hand. */
+static void tell(ring_comm *comm, const lie *told) {
+  const int64_t own[2] = {told->count, told->bytes};
+  int64_t totals[6], lengths[64];
+  char memory[64];
+  size_t counts[3], bytes[3];
+  if (ring_allgather(comm, own, totals, 2, RING_INT64) != RING_OK) return;
+  for (int rank = 0; rank < 3; rank++) counts[rank] = (size_t)totals[2 * rank];
+  for (int rank = 0; rank < 3; rank++) bytes[rank] = (size_t)totals[2 * rank + 1];
+  if (told->count != 1 || told->bytes != 3) return;
+  if (ring_allgatherv(comm, &told->length, lengths, counts, RING_INT64) == RING_OK)
+    ring_allgatherv(comm, "abc", memory, bytes, RING_UINT8);
+}
+
+static void try_lie(ring_comm *comm, const lie *told, bool agrees) {
+  const ring_string mine = {"abc", 3};
+  double failed = 1;
+  if (ring_comm_rank(comm) == 1) {
+    if (agrees) ring_allreduce(comm, &failed, &failed, 1, RING_FLOAT64, RING_SUM);
+    tell(comm, told);
+  } else if (agrees) {
+    ring_agreement agreement;
+    ranks_expect(comm, ring_agree(comm, &mine, &agreement), RING_MISMATCH, 1, told->text);
+    CHECK(agreement.text == NULL);
+  } else {
+    ring_strings all;
+    ranks_expect(comm, ring_strings_allgather(comm, &mine, 1, &all), RING_MISMATCH, 1, told->text);
+    ring_strings_free(&all);
+  }
+}
+
+static void lie_about_strings(int rank, int size, void *shared) {
+  (void)shared;
+  static const char number[] = "rank 1 (127.0.0.1) sent an impossible number of strings";
+  static const char sum[] = "rank 1 (127.0.0.1) sent strings whose lengths do not add up";
+  static const lie lies[] = {{-1, 3, 0, number},
+                             {1, -3, 0, number},
+                             {INT64_MAX, 3, 0, number},
+                             {1, INT64_MAX, 0, number},
+                             {1, 3, -7, sum},
+                             {1, 3, 100000000, sum},
+                             {1, 3, 2, sum},
+                             {1, 3, INT64_MIN, sum}};
+  for (size_t i = 0; i < 2 * (sizeof lies / sizeof *lies); i++) {
+    ring_comm *comm = open_rank(rank, size);
+    try_lie(comm, &lies[i / 2], i % 2 == 1);
+    ring_barrier(comm); /* which fails on all ranks: none leaves before the others know */
+    ring_comm_free(comm);
+  }
+}
+
+static void test_lies(void) {
+  run_ranks(3, lie_about_strings, NULL);
+}
+
 static void test_success(void) {
   for (int size = 1; size <= 3; size++) run_comms(size, agree_on_success, NULL);
 }
@@ -80,5 +143,6 @@ int main(void) {
   RUN(test_success);
   RUN(test_failures);
   RUN(test_strings);
+  RUN(test_lies);
   return 0;
 }
