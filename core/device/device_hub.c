@@ -175,6 +175,12 @@ void ring_device_hub_report_late(ring_device *device, const ring_call *call, dou
 
 /* ---- Receiving ----------------------------------------------------------------------------- */
 
+/* False where no rank sends these bytes. */
+static bool device_hub_is_message(const ring_device_hub *hub, const ring_message_info *info) {
+  uint8_t kind = hub->message[0];
+  return info->count == sizeof hub->message && kind >= HUB_HELLO && kind <= HUB_ANSWER;
+}
+
 static void device_hub_take(ring_device *device, int source) {
   ring_device_hub *hub = &device->hub;
   const uint8_t *from = hub->message;
@@ -193,6 +199,16 @@ static void device_hub_take(ring_device *device, int source) {
   } else if (kind == HUB_ANSWER && hub->late) {
     hub->answers[source] = (ring_device_answer){true, call};
   }
+}
+
+static void device_hub_accuse(ring_device *device, int rank) {
+  ring_error error;
+  ring_error_set(
+      &error, RING_MISMATCH, rank, 0,
+      "rank %d (%s) sent a device a message that is none: its memory or its sparkring is "
+      "faulty, or it is hostile",
+      rank, device_host(device, rank));
+  ring_device_hub_report(device, &error);
 }
 
 /* The posted receive has failed: a rank has failed, or has closed its messages, which only ranks do that have passed
@@ -215,9 +231,14 @@ void ring_device_hub_poll(ring_device *device) {
       device_hub_end_receive(device);
       return;
     }
-    device_hub_take(device, ring_transfer_info(hub->receive).source);
+    const ring_message_info info = ring_transfer_info(hub->receive);
     ring_transfer_free(hub->receive);
     hub->receive = NULL;
+    if (!device_hub_is_message(hub, &info)) {
+      device_hub_accuse(device, info.source);
+      return;
+    }
+    device_hub_take(device, info.source);
     device_hub_post(device);
   }
   if (device->failed || !hub->late) return;

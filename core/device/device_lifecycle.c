@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "api/comm_lifecycle.h"
 #include "api/split.h"
 #include "base/error.h"
 #include "base/platform.h"
@@ -64,6 +65,8 @@ static ring_status lifecycle_agree(ring_comm *child, bool made, const char *thin
   int32_t most;
   ring_status status = ring_allreduce(child, &lacking, &most, 1, RING_INT32, RING_MAX);
   if (status != RING_OK || most < 0) return status;
+  if (most >= ring_comm_size(child))
+    return ring_comm_accuse(child, -1, "a rank that does not exist");
   return ring_error_set(&child->error, RING_SYSTEM, most, 0, "rank %d (%s) has no %s for a device",
                         most, ring_comm_host(child, most), thing);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/comm_lifecycle.h"
 #include "base/error.h"
 #include "device/device_hub.h"
 #include "device/kernels.h"
@@ -105,12 +106,29 @@ static void open_nccl(ring_device *device, const ring_device_options *options,
 
 /* ---- All ranks ----------------------------------------------------------------------------- */
 
+/* Whether every text of a report has an end. */
+static bool open_is_report(const open_report *report) {
+  return memchr(report->cuda, '\0', sizeof report->cuda) != NULL &&
+         memchr(report->nccl, '\0', sizeof report->nccl) != NULL &&
+         memchr(report->kernels, '\0', sizeof report->kernels) != NULL;
+}
+
+static ring_status open_exchange(const ring_device *device, const open_report *own,
+                                 open_report *all) {
+  ring_status status = ring_allgather(device->comm, own, all, sizeof *own, RING_UINT8);
+  for (int rank = 0; status == RING_OK && rank < device->size; rank++)
+    if (!open_is_report(&all[rank]))
+      status =
+          ring_comm_accuse(device->comm, rank, "a device's report with a text that has no end");
+  return status;
+}
+
 /* The reports of all ranks, to be freed; NULL with the error of the communicator. */
 static open_report *open_gather(ring_device *device, const open_report *own) {
   open_report *all = calloc((size_t)device->size, sizeof *all);
   if (all == NULL) ring_error_no_memory(&device->comm->error, device->rank);
   if (all == NULL) ring_comm_abort(device->comm, "it is out of memory");
-  if (all != NULL && ring_allgather(device->comm, own, all, sizeof *own, RING_UINT8) != RING_OK) {
+  if (all != NULL && open_exchange(device, own, all) != RING_OK) {
     free(all);
     return NULL;
   }

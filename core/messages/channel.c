@@ -118,6 +118,7 @@ static int channel_receive_header(ring_channel *channel, ring_link *link,
   ring_message_header header = ring_message_frame_unpack(in->header, &in->frame);
   in->left = in->frame.length;
   if (header == RING_MESSAGE_HEADER_SKIP) return 1;
+  if (header == RING_MESSAGE_HEADER_BAD && !ring_frame_is_whole(in->header)) return -EBADMSG;
   if (header == RING_MESSAGE_HEADER_BAD || !owner->begin(owner->owner, channel)) return -EPROTO;
   return 1;
 }

@@ -33,9 +33,11 @@ typedef struct ring_channel {
   ring_transfer_queue receiving; /* receives that this rank has answered */
   uint64_t credit;               /* bytes of short messages that the peer has room for */
   uint64_t owed;                 /* bytes of short messages to be returned to the peer's credit */
-  uint64_t number;               /* of the last long message */
-  uint64_t moved;                /* frames and pieces of frames, both ways */
-  uint32_t tokens;               /* bit k: the peer's token of round k */
+  uint64_t held;     /* bytes of the peer's short messages that were not returned yet, `owed` too */
+  uint32_t requests; /* long messages of the peer that wait here */
+  uint64_t number;   /* of the last long message */
+  uint64_t moved;    /* frames and pieces of frames, both ways */
+  uint32_t tokens;   /* bit k: the peer's token of round k */
   ring_incoming in;
 } ring_channel;
 

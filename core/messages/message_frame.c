@@ -61,9 +61,11 @@ ring_message_header ring_message_frame_unpack(const uint8_t header[RING_HEADER_B
     bool good = whole.length < sizeof(((ring_error *)0)->message);
     return good ? RING_MESSAGE_HEADER_GOOD : RING_MESSAGE_HEADER_BAD;
   }
-  if (whole.kind != RING_FRAME_DATA)
+  if (whole.kind != RING_FRAME_DATA) {
+    frame->kind = RING_MESSAGE_NONE; /* its op is that of a collective */
     return whole.length == RING_WAIT_REPORT_BYTES ? RING_MESSAGE_HEADER_SKIP
                                                   : RING_MESSAGE_HEADER_BAD;
+  }
   bool good = whole.call.collective == RING_COLLECTIVE_MESSAGE && message_frame_is_good(frame);
   return good ? RING_MESSAGE_HEADER_GOOD : RING_MESSAGE_HEADER_BAD;
 }

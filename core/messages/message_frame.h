@@ -22,12 +22,16 @@
 #define RING_EAGER_BYTES ((size_t)64 * 1024)
 #define RING_EAGER_WINDOW ((uint64_t)1024 * 1024)
 
+/* How many long messages of each sender may wait at a receiver. */
+#define RING_REQUESTS_MOST (UINT32_C(1) << 20)
+
 /* The room of the window that a short message takes. */
 static inline uint64_t message_cost(uint64_t bytes) {
   return bytes + 128;
 }
 
 typedef enum ring_message_kind {
+  RING_MESSAGE_NONE = 0, /* of opening: it does nothing */
   RING_MESSAGE_EAGER = 1,
   RING_MESSAGE_REQUEST = 2,
   RING_MESSAGE_READY = 3,

@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 
+#include "api/comm_lifecycle.h"
 #include "api/split.h"
 #include "base/error.h"
 #include "base/platform.h"
@@ -42,6 +43,8 @@ static ring_status messages_agree(ring_comm *comm, ring_comm *child, bool made) 
   const int32_t lacking = made ? -1 : ring_comm_rank(child);
   int32_t most;
   ring_status status = ring_allreduce(child, &lacking, &most, 1, RING_INT32, RING_MAX);
+  if (status == RING_OK && most >= ring_comm_size(child))
+    status = ring_comm_accuse(child, -1, "a rank that does not exist");
   if (status != RING_OK) {
     comm->error = *ring_comm_error(child);
     return status;

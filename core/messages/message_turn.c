@@ -45,11 +45,13 @@ static void turn_sent(void *owner, ring_channel *channel, ring_packet *packet) {
     ring_protocol_complete(messages, send, NULL);
 }
 
-/* False where it ends the messages. */
+/* False where it ends the messages, and for a message that the sender had no credit for. */
 static bool turn_begin_eager(ring_messages *messages, ring_channel *channel) {
   ring_incoming *in = &channel->in;
   const ring_message_frame *frame = &in->frame;
   ring_error error;
+  channel->held += message_cost(frame->bytes);
+  if (channel->held > RING_EAGER_WINDOW) return false;
   in->transfer = ring_matching_take_receive(&messages->matching, channel->rank, frame->tag);
   if (in->transfer != NULL) {
     const ring_message_info info =
@@ -86,6 +88,7 @@ static bool turn_begin_frame(void *owner, ring_channel *channel) {
   ring_incoming *in = &channel->in;
   if (in->frame.kind == RING_MESSAGE_EAGER) return turn_begin_eager(owner, channel);
   if (in->frame.kind == RING_MESSAGE_DATA) return turn_begin_data(channel);
+  if (in->frame.kind == RING_MESSAGE_REQUEST) return channel->requests < RING_REQUESTS_MOST;
   if (in->frame.kind == RING_MESSAGE_FAIL) in->to = (uint8_t *)in->text;
   return true;
 }
@@ -105,7 +108,7 @@ static void turn_end_eager(ring_messages *messages, ring_channel *channel) {
   if (arrival->taker != NULL) ring_protocol_take(messages, arrival->taker, arrival);
 }
 
-static void turn_end_request(ring_messages *messages, const ring_channel *channel) {
+static void turn_end_request(ring_messages *messages, ring_channel *channel) {
   const ring_message_frame *frame = &channel->in.frame;
   ring_transfer *receive =
       ring_matching_take_receive(&messages->matching, channel->rank, frame->tag);
@@ -119,6 +122,7 @@ static void turn_end_request(ring_messages *messages, const ring_channel *channe
     return;
   }
   arrival->requested = true;
+  channel->requests++;
   ring_matching_keep(&messages->matching, arrival);
   if (messages->sleeping > 0) pthread_cond_broadcast(&messages->changed);
 }
@@ -184,6 +188,8 @@ static bool turn_end_frame(void *owner, ring_channel *channel) {
   const ring_message_frame *frame = &channel->in.frame;
   uint64_t credit = channel->credit + frame->bytes;
   switch (frame->kind) {
+  case RING_MESSAGE_NONE:
+    break;
   case RING_MESSAGE_EAGER:
     turn_end_eager(messages, channel);
     break;
@@ -238,7 +244,12 @@ static void turn_lose(ring_messages *messages, ring_channel *channel, int code) 
     ring_channel_clear(channel);
     return;
   }
-  if (code == EBADMSG || code == EPROTO)
+  if (code == EPROTO)
+    ring_error_set(&error, RING_MISMATCH, channel->rank, 0,
+                   "rank %d (%s) sent a message that it may not send: its memory or its sparkring "
+                   "is faulty, or it is hostile",
+                   channel->rank, host);
+  else if (code == EBADMSG)
     ring_error_set(&error, RING_PEER_LOST, channel->rank, 0,
                    "what rank %d (%s) sent arrived damaged: a network card, a cable, a router or "
                    "memory between the two is faulty",

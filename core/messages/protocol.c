@@ -133,6 +133,7 @@ void ring_protocol_return(ring_messages *messages, int source, uint64_t cost) {
   channel->owed += cost;
   if (channel->owed < RING_EAGER_WINDOW / 2 || channel->ended) return;
   const ring_message_frame frame = {.kind = RING_MESSAGE_CREDIT, .bytes = channel->owed};
+  channel->held -= channel->owed;
   channel->owed = 0;
   protocol_send(messages, source, &frame);
 }
@@ -208,6 +209,7 @@ void ring_protocol_take(ring_messages *messages, ring_transfer *receive, ring_ar
                                       .dtype = (uint8_t)arrival->dtype,
                                       .bytes = arrival->bytes,
                                       .number = arrival->number};
+    messages->channels[arrival->source].requests--;
     ring_protocol_accept(messages, receive, arrival->source, &frame);
   } else if (arrival->whole) {
     protocol_deliver(messages, receive, &info, arrival->payload, arrival->bytes);

@@ -113,7 +113,7 @@ static ring_status hub_check(const ring_hub *hub, ring_error *error) {
 
 static ring_status hub_take_fence(ring_hub *hub, int rank, const char *pairs, size_t length,
                                   ring_error *error) {
-  if (!ring_key_values_are_pairs(pairs, length))
+  if (length > RING_PMI_UNFENCED_MOST || !ring_key_values_are_pairs(pairs, length))
     return ring_pmi_failure_invalid_message(error, hub->outbox.messages, rank);
   ring_pmi_payload *kept = ring_pmi_payload_make(RING_PMI_CONTROL_FENCE, length);
   if (kept == NULL) return ring_pmi_failure_no_memory(error, hub->outbox.messages);
@@ -125,7 +125,8 @@ static ring_status hub_take_fence(ring_hub *hub, int rank, const char *pairs, si
 static ring_status hub_take_name(ring_hub *hub, int rank, const char *text, size_t length,
                                  ring_error *error) {
   char answer[RING_PMI_ANSWER_MOST + 1];
-  if (ring_pmi_line_read(&hub->line, text, length, NULL) != RING_OK)
+  if (ring_pmi_line_read(&hub->line, text, length, NULL) != RING_OK ||
+      !ring_name_service_takes(&hub->line))
     return ring_pmi_failure_invalid_message(error, hub->outbox.messages, rank);
   ring_name_service_answer(&hub->names, &hub->line, answer);
   return ring_pmi_outbox_post(&hub->outbox, RING_PMI_CONTROL_NAME, answer, strlen(answer), rank,

@@ -34,3 +34,14 @@ void ring_name_service_answer(ring_key_values *names, const ring_pmi_line *line,
     snprintf(answer, RING_PMI_ANSWER_MOST + 1, "cmd=%.*s_result info=ok rc=0%s%s\n", verb,
              line->command, value != NULL ? " port=" : "", value != NULL ? value : "");
 }
+
+bool ring_name_service_takes(const ring_pmi_line *line) {
+  return strcmp(line->command, "publish_name") == 0 || strcmp(line->command, "lookup_name") == 0 ||
+         strcmp(line->command, "unpublish_name") == 0;
+}
+
+bool ring_name_service_is_answer(const char *bytes, size_t length) {
+  ring_pmi_line line;
+  return length > 0 && length <= RING_PMI_ANSWER_MOST && bytes[length - 1] == '\n' &&
+         ring_pmi_line_read(&line, bytes, length - 1, NULL) == RING_OK;
+}

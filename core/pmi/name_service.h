@@ -15,4 +15,11 @@
 void ring_name_service_answer(ring_key_values *names, const ring_pmi_line *line,
                               char answer[RING_PMI_ANSWER_MOST + 1]);
 
+/* Whether a line is such a command. */
+bool ring_name_service_takes(const ring_pmi_line *line);
+
+/* Whether bytes of another rank can be such an answer: one line, with its newline, of at most RING_PMI_ANSWER_MOST
+ * bytes. */
+bool ring_name_service_is_answer(const char *bytes, size_t length);
+
 #endif

@@ -11,6 +11,7 @@
 #include "base/fd_registry.h"
 #include "base/platform.h"
 #include "messages/message_driver.h"
+#include "pmi/name_service.h"
 #include "pmi/pmi_failure.h"
 #include "pmi/pmix_start.h"
 
@@ -189,6 +190,8 @@ static void pmi_server_take(ring_pmi *pmi, const char *bytes, size_t length) {
     pmi_server_refuse_hub(pmi);
   else if (bytes[0] == RING_PMI_CONTROL_FENCE)
     pmi_server_end_fence(pmi, bytes + 1, length - 1);
+  else if (!ring_name_service_is_answer(bytes + 1, length - 1))
+    pmi_server_refuse_hub(pmi);
   else
     pmi_server_answer(pmi, bytes + 1, length - 1);
 }

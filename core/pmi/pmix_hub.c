@@ -8,13 +8,17 @@
 #include "pmi/name_service.h"
 #include "pmi/pmi_failure.h"
 
+#define PMIX_HUB_KEPT (2 * (size_t)RING_PMIX_MOST) /* bytes that the fences of a host take */
+
 bool ring_pmix_hub_begin(ring_pmix_hub *hub, const int *nodes, int size) {
   size_t count = (size_t)size;
   *hub = (ring_pmix_hub){.size = size};
   hub->nodes = malloc(count * sizeof *hub->nodes);
   hub->leads = malloc(count * sizeof *hub->leads);
   hub->active = calloc(count, sizeof *hub->active);
-  if (hub->nodes == NULL || hub->leads == NULL || hub->active == NULL) return false;
+  hub->kept = calloc(count, sizeof *hub->kept);
+  if (hub->nodes == NULL || hub->leads == NULL || hub->active == NULL || hub->kept == NULL)
+    return false;
   memcpy(hub->nodes, nodes, count * sizeof *nodes);
   for (int rank = 0; rank < size; rank++)
     if (nodes[rank] == hub->hosts) hub->leads[hub->hosts++] = rank;
@@ -41,7 +45,13 @@ void ring_pmix_hub_end(ring_pmix_hub *hub) {
   free(hub->nodes);
   free(hub->leads);
   free(hub->active);
+  free(hub->kept);
   *hub = (ring_pmix_hub){0};
+}
+
+/* Bytes of a fence without the hosts' data. */
+static size_t pmix_fence_bytes(const ring_pmix_hub *hub, size_t head) {
+  return head + sizeof(ring_pmix_fence) + (size_t)hub->hosts * (sizeof(ring_pmix_part) + 1);
 }
 
 /* A fence of the ranks and the name of a message; NULL without memory. */
@@ -77,6 +87,9 @@ static ring_pmix_fence *pmix_hub_fence(ring_pmix_hub *hub, const ring_pmix_messa
         (*at)->head_length == head && memcmp((*at)->head, message->bytes, head) == 0)
       return *at;
   *at = pmix_fence_make(hub, message);
+  if (*at == NULL) return NULL;
+  (*at)->beginner = host;
+  hub->kept[host] += pmix_fence_bytes(hub, head);
   return *at;
 }
 
@@ -108,6 +121,9 @@ static ring_status pmix_fence_complete(const ring_pmix_hub *hub, ring_pmi_outbox
 
 static void pmix_hub_remove(ring_pmix_hub *hub, ring_pmix_fence *fence) {
   ring_pmix_fence **at = &hub->fences;
+  hub->kept[fence->beginner] -= pmix_fence_bytes(hub, fence->head_length);
+  for (int host = 0; host < hub->hosts; host++)
+    if (fence->parts[host].data != NULL) hub->kept[host] -= fence->parts[host].data->length;
   while (*at != fence) at = &(*at)->next;
   *at = fence->next;
   pmix_fence_free(fence, hub->hosts);
@@ -117,7 +133,7 @@ static ring_status pmix_hub_take_fence(ring_pmix_hub *hub, ring_pmi_outbox *outb
                                        const ring_pmix_message *message, ring_error *error) {
   ring_pmix_fence *fence = pmix_hub_fence(hub, message, host);
   size_t head = ring_pmix_message_fence_head(message), length = message->length - head;
-  if (fence != NULL && !fence->takes_part[host])
+  if (fence != NULL && (!fence->takes_part[host] || hub->kept[host] + length > PMIX_HUB_KEPT))
     return ring_pmi_failure_invalid_message(error, outbox->messages, hub->leads[host]);
   ring_pmi_payload *data = ring_pmi_payload_make(RING_PMI_CONTROL_FENCE, length);
   if (fence == NULL || data == NULL) {
@@ -125,6 +141,7 @@ static ring_status pmix_hub_take_fence(ring_pmix_hub *hub, ring_pmi_outbox *outb
     return ring_pmi_failure_no_memory(error, outbox->messages);
   }
   if (length > 0) memcpy(data->bytes + 1, message->bytes + head, length);
+  hub->kept[host] += data->length;
   fence->parts[host] = (ring_pmix_part){message->ticket, data};
   if (--fence->missing > 0) return RING_OK;
   ring_status status = pmix_fence_complete(hub, outbox, fence, error);

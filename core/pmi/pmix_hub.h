@@ -21,6 +21,7 @@ typedef struct ring_pmix_fence {
   int count;  /* of ranks that take part; 0: all */
   char *head; /* ranks and name, as in the control message */
   size_t head_length;
+  int beginner;          /* the host that came first */
   bool *takes_part;      /* by host */
   ring_pmix_part *parts; /* by host */
   int missing;           /* hosts */
@@ -30,6 +31,7 @@ typedef struct ring_pmix_hub {
   int size, hosts;
   int *nodes, *leads; /* by rank; by host */
   bool *active;       /* by rank: its program has called PMIx_Init */
+  size_t *kept;       /* by host: bytes of its data in fences, and of the fences that it began */
   ring_pmix_fence *fences;
   uint32_t completed; /* fences */
 } ring_pmix_hub;

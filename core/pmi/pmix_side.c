@@ -158,7 +158,7 @@ static bool pmix_side_receive(ring_transfer *receive, char **bytes, ring_pmix_me
   *bytes = ring_transfer_take_output(receive);
   ring_transfer_free(receive);
   if (length == 0 || !ring_pmix_message_read(*bytes + 1, length - 1, message))
-    *message = (ring_pmix_message){.value = RING_PMI_SILENT};
+    *message = (ring_pmix_message){.value = -1};
   return true;
 }
 
@@ -184,8 +184,11 @@ static ring_status pmix_side_take_state(ring_pmix_side *side, bool *moved, ring_
   char *bytes;
   if (side->receive == NULL || !pmix_side_receive(side->receive, &bytes, &message)) return RING_OK;
   *moved = true;
-  pmix_side_set_news(side, message.value, message.rank, message.ticket);
   ring_free(bytes);
+  if (message.value != RING_PMI_ACTIVE && message.value != RING_PMI_FINALIZED &&
+      message.value != RING_PMI_ABORTED)
+    return ring_pmi_failure_invalid_message(error, side->messages, side->lead);
+  pmix_side_set_news(side, message.value, message.rank, message.ticket);
   return ring_pmix_side_begin(side, error);
 }
 
@@ -230,7 +233,9 @@ static ring_status pmix_side_end_fence(ring_pmix_side *side, const ring_pmix_mes
 ring_status ring_pmix_side_take(ring_pmix_side *side, char kind, const char *bytes, size_t length,
                                 ring_error *error) {
   ring_pmix_message message;
-  if (!pmix_side_leads(side) || !ring_pmix_message_read(bytes, length, &message))
+  if (!pmix_side_leads(side) || !ring_pmix_message_read(bytes, length, &message) ||
+      message.length > RING_PMIX_MOST ||
+      (kind == RING_PMIX_MODEX && !ring_pmix_message_is_good(kind, &message, side->size)))
     return ring_pmi_failure_invalid_message(error, side->messages, 0);
   if (kind == RING_PMIX_FENCE) return pmix_side_end_fence(side, &message, error);
   if (kind == RING_PMIX_MODEX)

@@ -220,15 +220,29 @@ static char *pmix_start_environment(const ring_pmix_side *side, int rank, size_t
   return all;
 }
 
+/* Whether the bytes are "NAME=value", each with its zero. */
+static bool pmix_start_are_variables(const char *bytes, size_t length) {
+  const char *at = bytes, *end = bytes + length;
+  for (const char *zero; at < end; at = zero + 1) {
+    zero = memchr(at, '\0', (size_t)(end - at));
+    const char *equals = zero != NULL ? memchr(at, '=', (size_t)(zero - at)) : NULL;
+    if (equals == NULL || equals == at) return false;
+  }
+  return length > 0;
+}
+
 /* Takes over what pmix_start_environment has made. */
 static void pmix_start_take(ring_pmix_side *side, char *bytes, size_t length) {
-  side->served = length > 1 && bytes[0] == '\0' && bytes[length - 1] == '\0';
+  side->served = length > 1 && bytes[0] == '\0' && pmix_start_are_variables(bytes + 1, length - 1);
   if (side->served) {
     memmove(bytes, bytes + 1, length - 1);
     side->environment = (ring_pmix_strings){bytes, length - 1};
     return;
   }
-  if (length > 0) snprintf(side->problem, sizeof side->problem, "%.*s", (int)length, bytes);
+  int shown = length < sizeof side->problem ? (int)length : (int)sizeof side->problem - 1;
+  snprintf(side->problem, sizeof side->problem, "%.*s", shown, bytes);
+  if (side->problem[0] == '\0')
+    snprintf(side->problem, sizeof side->problem, "the variables of the host's server are invalid");
   free(bytes);
 }
 
