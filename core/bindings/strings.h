@@ -19,9 +19,10 @@ typedef struct ring_strings {
   char *memory;         /* the bytes of all strings */
 } ring_strings;
 
-/* Gathers the strings of all ranks on all ranks. Collective; `count` may differ between ranks. Free `all`
- * with ring_strings_free, after a failure, too. RING_NO_MEMORY aborts the communicator, because the other
- * ranks are in the same call. RING_MISMATCH ends it, too, when a rank has sent lengths that cannot be. */
+/* Gathers the strings of all ranks on all ranks. A rank has at most 16,777,216 strings and 256 MiB of them.
+ * Collective; `count` may differ between ranks. Free `all` with ring_strings_free, after a failure, too.
+ * RING_NO_MEMORY aborts the communicator, because the other ranks are in the same call. RING_MISMATCH ends it, too,
+ * when a rank has sent lengths that cannot be. */
 ring_status ring_strings_allgather(ring_comm *comm, const ring_string *mine, size_t count,
                                    ring_strings *all);
 
