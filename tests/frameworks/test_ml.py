@@ -633,3 +633,48 @@ def test_parameters_of_trees_are_used_or_refused():
     ]:
         with pytest.raises(sparkring.InvalidError, match=text):
             _lightgbm.checked(parameters)
+
+
+# ---- Functions that cannot be right
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "text"),
+    [
+        (
+            "model",
+            lambda torch: torch.nn.Linear(3, 1),
+            r"Linear is an object: pass a function that",
+        ),
+        ("loss", lambda torch: torch.nn.MSELoss(), "MSELoss is an object: pass a function that"),
+        ("loss", lambda torch: torch.nn.MSELoss, r"a class: .*as in lambda params: MSELoss\(\)"),
+        ("optimizer", lambda torch: torch.optim.Adam, "Adam is a class"),
+    ],
+)
+def test_objects_in_place_of_functions(name, make, text):
+    import torch
+
+    with pytest.raises(TypeError, match=f'for param "{name}".*{text}'):
+        torch_estimator(**{name: make(torch)})
+
+
+def test_functions_of_other_arguments():
+    """An error before a job starts, so no Spark is needed."""
+    import sparkring
+    from sparkring.spark.ml._plan import Plan
+    from torch.nn import functional
+
+    for name, function, text in [
+        ("loss", functional.mse_loss, r"1 argument \(modelParams\), which it does not"),
+        ("model", lambda: None, "1 argument"),
+        (
+            "optimizer",
+            networks.square,
+            r"2 arguments \(modelParams, and with PyTorch the parameters",
+        ),
+        ("trainStep", networks.square, r"2 arguments \(training, batch\)"),
+    ]:
+        estimator = torch_estimator(**{name: function})
+        with pytest.raises(sparkring.InvalidError, match=f"^{name} is called with {text}"):
+            estimator.fit(None)
+    assert Plan("torch", torch_estimator()._values()).loss is networks.square

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 import pkgutil
@@ -190,6 +191,7 @@ from typing import Any, Union
 import numpy as np
 import sparkring
 from numpy.typing import NDArray
+from sparkring.spark.ml import KerasEstimator, TorchEstimator, TorchModel
 from typing_extensions import assert_type
 
 with sparkring.init(timeout=3) as comm:
@@ -235,6 +237,16 @@ with sparkring.init(timeout=3) as comm:
 
 async def total(comm: sparkring.Communicator) -> NDArray[np.float32]:
     return await comm.allreduce_start(np.zeros(3, np.float32))
+
+def estimators() -> None:
+    estimator = TorchEstimator(model="nets:make", epochs=3, inputCols=["x"], validation=0.2)
+    assert_type(estimator.setEpochs(4).setParams(dtype="float64"), TorchEstimator)
+    assert_type(estimator.getEpochs(), int)
+    assert_type(KerasEstimator(backend="jax").setBackend("torch"), KerasEstimator)
+    TorchEstimator(epochs="3")  # type: ignore[arg-type]
+    TorchEstimator(backend="jax")  # type: ignore[call-arg]
+    estimator.setDtype("int8")  # type: ignore[arg-type]
+    TorchModel(epochs=3)  # type: ignore[call-arg]
 """
 
 
@@ -292,6 +304,9 @@ assert_type(run("train.py", args=["--rate", "0.5"], num_proc=4), list[None])
 assert_type(run(mean, frame=FRAME), list[float])
 assert_type(run(mean, ("y",), frame=FRAME, rows="arrow", num_proc=2, timeout=3), list[float])
 assert_type(run(mean, frame=FRAME, schema="mean double"), Any)
+assert_type(run(lambda comm, rows: comm.rank, frame=FRAME), list[int])
+assert_type(run(lambda comm, rows, x: comm.rank * x, (0.5,), frame=FRAME), list[float])
+run(lambda comm, rows: rows, frame=FRAME, schema="x double")
 """
 BAD = """
 run(fit, args=("three",))
@@ -340,6 +355,31 @@ def test_types_of_run(cache, tmp_path):
     first = (JOBS + GOOD).count("\n") + 2
     wrong = {int(line) - first for line in re.findall(r"jobs.py:(\d+): error:", job.stdout)}
     assert wrong == set(range(BAD.count("\n") - 1)), job.stdout
+
+
+def test_types_of_estimators():
+    """The stub has the methods that the classes get from their Params, and no others."""
+    from sparkring.spark import ml
+
+    stub = Path(ml.__file__).with_name("_methods.pyi").read_text()
+    found = {
+        part.name: [each.name if hasattr(each, "name") else each.target.id for each in part.body]
+        for part in ast.parse(stub).body
+        if isinstance(part, ast.ClassDef)
+    }
+    for kind, names in [
+        (ml.TorchModel, ["Model"]),
+        (ml.TorchEstimator, ["Model", "Training"]),
+        (ml.KerasEstimator, ["Model", "Training", "Backend"]),
+    ]:
+        params = {param.name for param in kind().params}
+        typed = [f"{name}Params".replace("Backend", "Keras") for name in names]
+        assert {param for name in typed for param in found[name]} == params
+        methods = {name for each in names for name in found[f"{each}Methods"]}
+        assert methods == {
+            w + name[0].upper() + name[1:] for name in params for w in ("get", "set")
+        }
+        assert all(callable(getattr(kind, name)) for name in methods)
 
 
 def test_options_of_run():

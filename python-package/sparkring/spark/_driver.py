@@ -88,6 +88,42 @@ if TYPE_CHECKING:
     ) -> list[None]: ...
     @overload
     def run(
+        f: Callable[[Communicator, Any], R],
+        args: tuple[()] = ...,
+        kwargs: None = ...,
+        num_proc: int | None = ...,
+        *,
+        frame: Any,
+        rows: Literal["pandas", "arrow", "batches"] = ...,
+        schema: None = ...,
+        **options: Unpack[Options],
+    ) -> list[R]: ...
+    @overload
+    def run(
+        f: Callable[[Communicator, Any, Unpack[Ts]], R],
+        args: tuple[Unpack[Ts]],
+        kwargs: None = ...,
+        num_proc: int | None = ...,
+        *,
+        frame: Any,
+        rows: Literal["pandas", "arrow", "batches"] = ...,
+        schema: None = ...,
+        **options: Unpack[Options],
+    ) -> list[R]: ...
+    @overload
+    def run(
+        f: Callable[[Communicator, Any, Unpack[Ts]], Any],
+        args: tuple[Unpack[Ts]] = ...,
+        kwargs: None = ...,
+        num_proc: int | None = ...,
+        *,
+        frame: Any,
+        rows: Literal["pandas", "arrow", "batches"] = ...,
+        schema: Any,
+        **options: Unpack[Options],
+    ) -> Any: ...
+    @overload
+    def run(
         f: Callable[Concatenate[Communicator, Any, ...], R],
         args: Sequence[Any] = ...,
         kwargs: Mapping[str, Any] | None = ...,

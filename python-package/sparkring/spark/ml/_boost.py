@@ -95,7 +95,9 @@ def _fit(
                 f"{name} has no effect on trees: pass options of training in the parameters of"
                 f" {model._framework}. Params are {', '.join(sorted(known))}"
             )
-    settings = TrainingSettings().setParams(modelParams=parameters, epochs=rounds, **params)
+    settings = TrainingSettings()._set_params(
+        {"modelParams": parameters, "epochs": rounds, **params}
+    )
     plan = Plan(model._framework, settings._values())
     rows = columns_of.prepare(frame, plan.settings)
     with turn:

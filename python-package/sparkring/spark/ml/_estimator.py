@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.ml import Estimator
 from pyspark.ml.util import MLReadable, MLWritable
@@ -26,6 +26,11 @@ from sparkring.spark.ml._settings import TrainingSettings
 from sparkring.spark.ml._storage import Reader, Writer
 from sparkring.spark.ml._training import Progress
 
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+    from sparkring.spark.ml._methods import TrainingParams
+
 M = TypeVar("M", bound=NetworkModel)
 
 # Runs of one process take turns. CrossValidator(parallelism=2) starts two, and each barrier stage
@@ -39,9 +44,13 @@ class NetworkEstimator(Estimator[M], TrainingSettings, MLReadable[Any], MLWritab
     _framework: str
     _model_type: type[M]
 
-    def __init__(self, **params: Any) -> None:
+    def __init__(self, **params: Unpack[TrainingParams]) -> None:
         super().__init__()
-        self.setParams(**params)
+        self._set_params(params)
+
+    def setParams(self, **params: Unpack[TrainingParams]) -> Self:  # noqa: N802 (Spark's name)
+        """Set Params by name."""
+        return self._set_params(params)
 
     def write(self) -> Writer:
         """Return the object that saves."""

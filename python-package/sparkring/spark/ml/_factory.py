@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import importlib
+import inspect
 import operator
 import re
 import sys
@@ -19,16 +20,53 @@ from sparkring.spark import _closure_codec as closure_codec
 
 PATH = re.compile(r"[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*(\.\w+)*")
 PICKLE = "cloudpickle:"
+FRAMEWORKS = ("torch", "keras", "tensorflow", "tf_keras", "transformers", "lightning")
+ARGUMENTS = {
+    "model": "modelParams",
+    "loss": "modelParams",
+    "optimizer": "modelParams, and with PyTorch the parameters of the network",
+    "metrics": "modelParams",
+    "callbacks": "modelParams",
+    "trainStep": "training, batch",
+    "transformation": "arrays",
+    "postprocess": "output",
+}
 
 
 def to_function(value: Any) -> Any:
     """Check the value of a Param."""
-    is_text = isinstance(value, str) and (PATH.fullmatch(value) or value.startswith(PICKLE))
-    if is_text or callable(value):
+    if isinstance(value, str) and (PATH.fullmatch(value) or value.startswith(PICKLE)):
+        return value
+    kind = value if isinstance(value, type) else type(value)
+    if any(base.__module__.partition(".")[0] in FRAMEWORKS for base in kind.__mro__):
+        if value is kind:
+            advice = (
+                f"a class: pass a function that calls it, as in lambda params: {kind.__name__}()"
+            )
+        else:
+            advice = "an object: pass a function that makes it, as each rank needs one of its own"
+        raise TypeError(f"{kind.__module__}.{kind.__qualname__} is {advice}")
+    if callable(value):
         return value
     raise TypeError(
-        f"{value!r} is no function: pass a function or its import path 'package.module:name'"
+        f"{value!r} is not a function: pass a function or its import path 'package.module:name'"
     )
+
+
+def check(name: str, function: Any, count: int) -> None:
+    """Refuse a function that does not take a number of arguments, before any rank starts."""
+    if function is None:
+        return
+    try:
+        to_function(function)
+        inspect.signature(function).bind(*(None,) * count)
+    except ValueError:  # some functions of C have no signature
+        return
+    except TypeError as error:
+        raise InvalidError(
+            f"{name} is called with {count} argument{'s' * (count > 1)} ({ARGUMENTS[name]}), which"
+            f" it does not take: {error}"
+        ) from None
 
 
 def load(value: Any) -> Any:

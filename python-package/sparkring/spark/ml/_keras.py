@@ -4,14 +4,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark.ml.param import Param, Params
 
 from sparkring.spark.ml._estimator import NetworkEstimator
+from sparkring.spark.ml._methods import BackendMethods
 from sparkring.spark.ml._model import NetworkModel
 from sparkring.spark.ml._settings import Settings, one_of
 
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
 
-class _HasBackend(Settings):
+    from sparkring.spark.ml._methods import KerasModelParams, KerasParams
+
+
+class _HasBackend(BackendMethods, Settings):
     backend = Param(
         Params._dummy(),
         "backend",
@@ -34,6 +42,12 @@ class KerasModel(NetworkModel, _HasBackend):
 
     __module__ = "sparkring.spark.ml"
     _framework = "keras"
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **params: Unpack[KerasModelParams]) -> None: ...
+
+        def setParams(self, **params: Unpack[KerasModelParams]) -> Self: ...  # noqa: N802
 
 
 class KerasEstimator(NetworkEstimator[KerasModel], _HasBackend):
@@ -86,3 +100,9 @@ class KerasEstimator(NetworkEstimator[KerasModel], _HasBackend):
     __module__ = "sparkring.spark.ml"
     _framework = "keras"
     _model_type = KerasModel
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **params: Unpack[KerasParams]) -> None: ...
+
+        def setParams(self, **params: Unpack[KerasParams]) -> Self: ...  # noqa: N802

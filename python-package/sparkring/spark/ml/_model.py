@@ -18,8 +18,9 @@ from sparkring.spark.ml._settings import PredictionSettings
 from sparkring.spark.ml._storage import Reader, Writer, find_session
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
 
+    from sparkring.spark.ml._methods import ModelParams
     from sparkring.spark.ml._training import Progress
 
 
@@ -28,13 +29,17 @@ class NetworkModel(Model, PredictionSettings, MLReadable[Any], MLWritable):
 
     _framework: str
 
-    def __init__(self, **params: Any) -> None:
+    def __init__(self, **params: Unpack[ModelParams]) -> None:
         super().__init__()
         self._weights: bytes = b""
         self._shapes: list[list[int]] = []
         self._outputs: list[Output] = []
         self._history: list[dict[str, Any]] = []
-        self.setParams(**params)
+        self._set_params(params)
+
+    def setParams(self, **params: Unpack[ModelParams]) -> Self:  # noqa: N802 (Spark's name)
+        """Set Params by name."""
+        return self._set_params(params)
 
     @property
     def history(self) -> Any:

@@ -10,16 +10,7 @@ from typing import Any
 
 from sparkring.spark.ml import _factory as factory
 
-FUNCTIONS = (
-    "model",
-    "loss",
-    "optimizer",
-    "metrics",
-    "callbacks",
-    "trainStep",
-    "transformation",
-    "postprocess",
-)
+FUNCTIONS = tuple(factory.ARGUMENTS)
 MODULES = {
     "torch": "sparkring.spark.ml._torch_learner",
     "keras": "sparkring.spark.ml._keras_learner",
@@ -45,6 +36,9 @@ class Plan:
         self.shapes: Any = None  # of a row of the input columns, when some have been read
         self.settings = settings
         self.functions = {name: factory.load(settings.get(name)) for name in FUNCTIONS}
+        for name, function in self.functions.items():
+            two = name == "trainStep" or (name == "optimizer" and kind == "torch")
+            factory.check(name, function, 1 + two)
 
     def __getattr__(self, name: str) -> Any:
         """Find the value of a Param."""

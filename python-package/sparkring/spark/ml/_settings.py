@@ -6,12 +6,18 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.param.shared import HasInputCols, HasLabelCol, HasOutputCols, HasWeightCol
 
 from sparkring.spark.ml import _factory as factory
+from sparkring.spark.ml._methods import ModelMethods, TrainingMethods
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from typing_extensions import Self
 
 WAYS = ("spill", "parquet", "stream")
 
@@ -89,13 +95,14 @@ class Settings(Params):
             if not hasattr(cls, method.__name__):
                 setattr(cls, method.__name__, method)
 
-    def setParams(self, **params: Any) -> Any:  # noqa: N802 (Spark's name)
+    def _set_params(self, params: Mapping[str, Any]) -> Self:
         """Set Params by name."""
         for name in params:
             if not self.hasParam(name):
                 known = ", ".join(param.name for param in self.params)
                 raise TypeError(f"{type(self).__name__} has no Param {name!r}: it has {known}")
-        return self._set(**params)
+        self._set(**params)
+        return self
 
     def _values(self) -> dict[str, Any]:
         """Return the values of all Params by name; None for those without a value."""
@@ -105,7 +112,7 @@ class Settings(Params):
         }
 
 
-class PredictionSettings(Settings, HasInputCols, HasOutputCols):
+class PredictionSettings(ModelMethods, Settings, HasInputCols, HasOutputCols):
     """The Params of a model. The estimator has them, too."""
 
     model = Param(
@@ -173,7 +180,7 @@ class PredictionSettings(Settings, HasInputCols, HasOutputCols):
         )
 
 
-class TrainingSettings(PredictionSettings, HasLabelCol, HasWeightCol):
+class TrainingSettings(TrainingMethods, PredictionSettings, HasLabelCol, HasWeightCol):
     """The Params of an estimator."""
 
     loss = Param(

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The setters and getters of Params, for type checkers: the stub beside this file has them.
+
+At run time `Settings` makes them of the Params.
+"""
+
+
+class ModelMethods:
+    """The methods of the Params of a model."""
+
+
+class TrainingMethods:
+    """The methods of the Params of a training."""
+
+
+class BackendMethods:
+    """The methods of the Param ``backend``."""
