@@ -23,7 +23,8 @@ struct ring_trace {
   unsigned process;
   pthread_t thread;
   pthread_mutex_t mutex;
-  pthread_cond_t changed;
+  pthread_cond_t
+      changed; /* the thread waits for its period or `stops`, which wakes it with the mutex */
   bool stops;
   ring_trace_events events;
   ring_trace_file file;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Work that CUDA or NCCL may never end, on a thread of its own. Other threads wait for it with a bound.
+ * Work that CUDA or NCCL may never end, on a thread of its own. Other threads wait for it with a bound: on `changed`,
+ * until `done`, which is set and broadcast with the mutex.
  */
 #ifndef RING_DEVICE_DETACHED_H
 #define RING_DEVICE_DETACHED_H
@@ -13,7 +14,7 @@ typedef struct ring_detached {
   pthread_cond_t changed;
   void (*work)(void *arg);
   void *arg;
-  bool begun, done; /* with the mutex */
+  bool begun, done; /* guarded by the mutex */
 } ring_detached;
 
 void ring_detached_init(ring_detached *detached, void (*work)(void *arg), void *arg);

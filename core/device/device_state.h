@@ -130,7 +130,8 @@ struct ring_device {
   bool nccl_finalized;
   uint64_t nccl_failed; /* since when NCCL reports an error, to the watch thread; 0: it does not */
   pthread_mutex_t mutex;
-  pthread_cond_t stopped;
+  pthread_cond_t
+      stopped; /* the watch waits for its period or `stops`, which wakes it with the mutex */
   pthread_t watch;
   bool watched, stops;
   ring_error failure; /* once `failed` */

@@ -39,7 +39,7 @@ static void message_driver_ring(ring_messages *messages) {
 }
 
 void ring_message_driver_notice(ring_messages *messages) {
-  if (messages->polling)
+  if (messages->polling && messages->news)
     message_driver_ring(messages);
   else if (messages->idle && messages->waiting == 0 && message_driver_is_busy(messages))
     pthread_cond_signal(&messages->work);
@@ -108,6 +108,7 @@ static void message_driver_sleep(ring_messages *messages, int milliseconds) {
   ring_error error;
   message_driver_watch(messages);
   messages->polling = true;
+  messages->news = false;
   messages_unlock(messages);
   ring_status status = ring_poll_set_sleep(&messages->poll_set, milliseconds);
   messages_lock(messages);
@@ -218,8 +219,8 @@ static void message_driver_check(ring_messages *messages, const ring_message_dri
 static void message_driver_step(ring_messages *messages, const ring_message_driver_aim *aim,
                                 ring_wait *wait) {
   if (messages->driving) {
-    if (messages->polling && messages->waiting - messages->sleeping == 1)
-      message_driver_ring(messages); /* the thread drives, and makes way */
+    bool thread_drives = messages->waiting - messages->sleeping == 1; /* and makes way */
+    if (messages->polling && (thread_drives || messages->news)) message_driver_ring(messages);
     messages->sleeping++;
     ring_platform_condition_wait(&messages->changed, &messages->mutex, MESSAGE_DRIVER_SLICE_MS);
     messages->sleeping--;

@@ -152,6 +152,7 @@ static ring_status messages_close(ring_messages *messages) {
   messages->closing = true;
   messages->waiting++;
   while (messages->driving && !messages->broken) { /* connections are the driver's */
+    messages->news = true;
     ring_message_driver_notice(messages);
     ring_platform_condition_wait(&messages->changed, &messages->mutex, 1);
   }

@@ -171,6 +171,7 @@ ring_status ring_messages_recv(ring_messages *messages, void *output, size_t cap
     if (info != NULL) *info = transfer->info;
     status = messages_finish(messages, transfer);
   }
+  ring_message_driver_notice(messages);
   messages_unlock(messages);
   return status;
 }
@@ -199,6 +200,7 @@ ring_status ring_messages_sendrecv(ring_messages *messages, const void *input, s
     status = messages_finish(messages, receive);
     if (status == RING_OK) status = sent;
   }
+  ring_message_driver_notice(messages);
   messages_unlock(messages);
   return status;
 }
@@ -262,6 +264,7 @@ ring_status ring_messages_iprobe(ring_messages *messages, int source, int tag, i
     if (messages->broken) status = ring_messages_reason()->status;
   }
   if (status == RING_OK) *found = messages_found(messages, &probe, info);
+  ring_message_driver_notice(messages);
   messages_unlock(messages);
   return status;
 }
@@ -273,6 +276,7 @@ ring_status ring_transfer_test(ring_transfer *transfer, int *done) {
   if (!transfer_is_done(transfer) && ring_messages_are_mine(transfer->messages)) {
     messages_lock(transfer->messages);
     ring_message_driver_poll(transfer->messages);
+    ring_message_driver_notice(transfer->messages);
     messages_unlock(transfer->messages);
   }
   *done = transfer_is_done(transfer);
@@ -303,6 +307,7 @@ void ring_transfer_cancel(ring_transfer *transfer) {
                    messages->rank);
     ring_protocol_complete(messages, transfer, &error);
   }
+  ring_message_driver_notice(messages);
   messages_unlock(messages);
 }
 

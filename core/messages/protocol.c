@@ -45,6 +45,7 @@ void ring_protocol_complete(ring_messages *messages, ring_transfer *transfer,
     messages->newest = transfer->older;
   if (transfer->older != NULL) transfer->older->newer = transfer->newer;
   messages->in_flight--;
+  messages->news = true;
   ring_transfer_complete(transfer, error);
   if (messages->completions >= 0) protocol_announce(messages->completions);
   if (messages->sleeping > 0) pthread_cond_broadcast(&messages->changed);
@@ -94,13 +95,14 @@ void ring_protocol_want(ring_messages *messages, int source) {
     const ring_peer *peer = messages_peer(messages, rank);
     if (rank == messages->rank || peer->link != NULL || peer->ended) continue;
     messages->channels[rank].wanted = true;
-    messages->wants = true;
+    messages->wants = messages->news = true;
   }
 }
 
 void ring_protocol_append(ring_messages *messages, int rank, ring_packet *packet) {
   ring_channel_append(&messages->channels[rank], packet);
   messages->queued++;
+  messages->news = true;
   ring_protocol_want(messages, rank);
 }
 

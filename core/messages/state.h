@@ -5,6 +5,19 @@
  * Invariants. The mutex guards everything. One thread at a time is `driving`: it alone touches links,
  * connections under way and the poll set, and releases the mutex only while it sleeps or calls hooks. Another
  * thread that has something to send appends it to a queue and wakes the driver.
+ *
+ * Wake-ups. No wait needs the end of its slice; tests/core/messages/test_messages_wakeups.c runs all orders. A thread
+ * that waits counts in `waiting`, and in `sleeping` while it does not drive.
+ *
+ *   waits            on        until                            woken by
+ *   the driver       bell      its goal, or something to send   `news`: the call that made them ends with notice, or
+ *                              or to open                       waits and rings before; a failure; a waiter while the
+ *                                                               thread of the messages drives; the end
+ *   another waiter   changed   its goal, or nobody drives       a completion, a message that has come, a failure; a
+ *                                                               driver that leaves
+ *   close            changed   nobody drives                    the same; it rings again each millisecond
+ *   the thread       work      something is in flight and       notice, also of a waiter that leaves; the end
+ *                              nobody waits
  */
 #ifndef RING_MESSAGES_STATE_H
 #define RING_MESSAGES_STATE_H
@@ -16,8 +29,8 @@
 
 struct ring_messages {
   pthread_mutex_t mutex;
-  pthread_cond_t work;    /* for the thread of the messages */
-  pthread_cond_t changed; /* transfers were completed, or nobody drives any more */
+  pthread_cond_t work;
+  pthread_cond_t changed;
   unsigned process;
   size_t references; /* one of the user, one of each transfer that was not freed */
   ring_comm *comm;   /* NULL when it was freed */
@@ -37,6 +50,7 @@ struct ring_messages {
   atomic_uint entering;  /* threads that wait for the mutex while the driver spins */
   int waiting, sleeping; /* threads that wait, and those of them that do not drive */
   bool driving, polling;
+  bool news; /* since the driver fell asleep: a completion, a packet, a wanted link */
   bool idle; /* the thread sleeps until it is woken */
   bool threaded, stops;
   bool closing, closed, broken;

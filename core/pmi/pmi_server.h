@@ -2,6 +2,15 @@
  *
  * The server: a thread that reads the lines of one program, answers them, and carries out fences through the
  * hub. It ends when all programs have ended, or with the first failure of a rank.
+ *
+ * Wake-ups. Each of the flags changes with the mutex, and `changed` is broadcast with it.
+ *
+ *   waits                on        until                            woken by
+ *   the thread           changed   the links are open, or it is     ring_pmi_server_run, ring_pmi_server_cancel
+ *                                  cancelled
+ *   close, abort         changed   `over`                           the end of the thread
+ *   the thread           wakeup    bytes of the program or of       the bytes; each completion of a transfer, also by
+ *                                  PMIx, a transfer, `closing`      a failure; ring_pmi_server_wake
  */
 #ifndef RING_PMI_PMI_SERVER_H
 #define RING_PMI_PMI_SERVER_H
@@ -29,11 +38,11 @@ struct ring_pmi {
 
   /* Guarded by the mutex. */
   pthread_mutex_t mutex;
-  pthread_cond_t changed; /* `begun` or `over` has become true */
-  bool begun;             /* the links are open */
-  bool closing;           /* the program has ended */
-  bool over;              /* the thread has nothing more to do */
-  int program_fd;         /* -1: closed in this process */
+  pthread_cond_t changed;
+  bool begun;     /* the links are open */
+  bool closing;   /* the program has ended */
+  bool over;      /* the thread has nothing more to do */
+  int program_fd; /* -1: closed in this process */
   ring_pmi_state state;
   int exit_code;
   ring_error failure; /* final once its status is not RING_OK */

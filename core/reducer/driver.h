@@ -9,6 +9,17 @@
  *
  * Invariants. The mutex guards the reducer, except what the thread in a cycle (`driving`) uses alone: the
  * communicator, the plan, the execution. `sleepers` counts the threads that a submission has to wake.
+ *
+ * Wake-ups. No wait needs the end of its slice; tests/core/reducer/test_reducer_wakeups.c runs all orders.
+ *
+ *   waits             on        until                               woken by
+ *   a waiter          work      the rest before the next cycle      a submission, a join, a close: driver_wake
+ *                               is over, and it runs the cycle
+ *   a waiter          changed   its condition, or no thread is      the end of a run, of a cycle; a failure
+ *                               in a cycle and one is due
+ *   the idle thread   work      something was submitted             driver_wake; a failure; ring_driver_stop
+ *   the busy thread   work      its pause is over                   the same if it counts as a sleeper; else it looks
+ *                                                                   by itself
  */
 #ifndef RING_REDUCER_DRIVER_H
 #define RING_REDUCER_DRIVER_H
@@ -22,8 +33,8 @@
 
 struct ring_reducer {
   pthread_mutex_t mutex;
-  pthread_cond_t work;    /* for threads that are to drive */
-  pthread_cond_t changed; /* submissions were completed, a cycle has ended */
+  pthread_cond_t work;
+  pthread_cond_t changed;
   unsigned process;
   size_t references; /* one of the user, one of each submission that was not freed */
   ring_comm *comm;   /* NULL when it was freed */

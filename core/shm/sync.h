@@ -19,6 +19,14 @@
  * no fence. A sleep ends after 100 ms at the latest, to check for failures (shm_failure.h) and to
  * run the wait service.
  *
+ *   waits          on      until                           woken by
+ *   a sleeper      wake    the flag of the awaited rank    ring_shm_store of that rank: it sees the bit, or the sleeper
+ *                          is published                    sees the flag
+ *   a sleeper      wake    a rank has failed               ring_shm_wake_all: `failed` is set before the count changes
+ *
+ * The sleeper reads the count `wake` before it sets its bit. A wake-up changes the count, so the futex does not sleep
+ * on a wake-up that came between.
+ *
  * Threads: one thread of a rank at a time; the communicator sees to that.
  */
 #ifndef RING_SHM_SYNC_H

@@ -211,10 +211,9 @@ static int more_preemptions; /* than in a short run: the argument */
 
 static void explore(const char *name, void (*scenario)(void *), void (*own)(void),
                     int preemptions) {
-  size_t runs =
-      interleavings_explore(scenario, (void *)(uintptr_t)own, preemptions + more_preemptions);
-  printf("  %d requests, %s: %zu runs\n", given.requests, name, runs);
-  fflush(stdout);
+  char text[64];
+  snprintf(text, sizeof text, "%d requests, %s", given.requests, name);
+  interleavings_explore(text, scenario, (void *)(uintptr_t)own, preemptions + more_preemptions);
 }
 
 static void explore_waits(int requests, int preemptions) {

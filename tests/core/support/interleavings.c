@@ -253,7 +253,8 @@ static void resume(int number) {
   swapcontext(&all.home, &one->context);
 }
 
-size_t interleavings_explore(void (*scenario)(void *arg), void *arg, int preemptions) {
+void interleavings_explore(const char *name, void (*scenario)(void *arg), void *arg,
+                           int preemptions) {
   size_t runs = 0;
   all.recorded = 0;
   do {
@@ -270,7 +271,8 @@ size_t interleavings_explore(void (*scenario)(void *arg), void *arg, int preempt
     CHECK_INT(all.made, all.recorded);
     runs++;
   } while (choose_next());
-  return runs;
+  printf("  %s: %zu runs\n", name, runs);
+  fflush(stdout);
 }
 
 /* ---- What scenarios call ------------------------------------------------------------------- */

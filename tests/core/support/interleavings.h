@@ -19,10 +19,10 @@
 #define RING_INTERLEAVINGS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
-/* Runs a scenario in every order. Returns the number of runs. The scenario ends all its threads. */
-size_t interleavings_explore(void (*scenario)(void *arg), void *arg, int preemptions);
+/* Runs a scenario in every order, and prints the number of runs. The scenario ends all its threads. */
+void interleavings_explore(const char *name, void (*scenario)(void *arg), void *arg,
+                           int preemptions);
 
 /* Between both calls there are choices. Before the first, a thread goes on as long as it can. */
 void interleavings_begin(void);
