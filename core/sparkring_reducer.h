@@ -31,8 +31,10 @@ typedef struct ring_reducer_options {
   double cycle_time; /* seconds, up to 0.005, in which submissions gather while no thread waits;
                               0: 0.001; RING_NEVER: none */
   size_t cache_capacity; /* names that stay agreed on, besides those in flight; 0: 1024 */
-  double stall_timeout;  /* after which a name that some ranks miss fails; 0: never */
-  ring_choice autotune;  /* RING_ON on rank 0: threshold and cycle_time are tuned from here on, by
+  double
+      stall_timeout; /* seconds after which a name that some ranks miss fails; 0: the call_timeout
+                              of `comm`; RING_NEVER: never */
+  ring_choice autotune; /* RING_ON on rank 0: threshold and cycle_time are tuned from here on, by
                               trying others for 154 rounds of the same names */
   const char *autotune_log; /* NULL, or a file to which rank 0 appends what it tried, as CSV:
                               threshold, cycle_time, bytes_per_second, chosen */
@@ -53,6 +55,12 @@ static inline ring_reducer_options ring_reducer_options_init(void) {
  * *reducer is NULL and ring_comm_error(comm) explains. `options` may be NULL. */
 RING_API ring_status ring_reducer_open(ring_comm *comm, const ring_reducer_options *options,
                                        ring_reducer **reducer);
+
+/* Announces, without waiting, that this rank submits nothing more; ring_reducer_close follows. Submissions of
+ * other ranks that wait for this rank fail with RING_MISMATCH. RING_INVALID while this rank has submissions
+ * in flight. With several reducers, whose ranks may wait for this rank in any of them, a rank leaves all
+ * before it closes the first. */
+RING_API ring_status ring_reducer_leave(ring_reducer *reducer);
 
 /* Waits for this rank's submissions, then until every rank has called close. Collective. Submissions of
  * other ranks that wait for this rank fail with RING_MISMATCH. */
@@ -86,7 +94,8 @@ typedef enum ring_operation_kind {
  * shape, dtype, op, root and factors, and buffers with the same counts; else RING_MISMATCH.
  *
  *   allreduce        output has the shape of input, and may be input
- *   allreduce_group  `buffers` in place of input, output and shape: all or none of them
+ *   allreduce_group  `buffers` in place of input, output and shape: all or none of them; of one dtype,
+ *                    or of the dtypes in `dtypes`
  *   reduce_scatter   rank r gets rows of the sum: shape[0] / size, one more on the first
  *                    shape[0] % size ranks; the library allocates the output
  *   broadcast        output gets root's input, and may be input
@@ -97,7 +106,8 @@ typedef enum ring_operation_kind {
  *   barrier          no tensor
  *
  * The factors multiply the elements of the three reductions before and after, as ring_comm_scale does. The
- * root of a broadcast reads `input` only. */
+ * root of a broadcast reads `input` only. A note is what the caller compares besides: ranks that pass
+ * another one, or none, get RING_MISMATCH, whose text shows the first 100 bytes. */
 typedef struct ring_operation {
   size_t struct_size;
   ring_operation_kind kind;
@@ -113,6 +123,8 @@ typedef struct ring_operation {
   const int64_t *splits;      /* size numbers, or NULL */
   const ring_buffer *buffers; /* of a group */
   size_t buffer_count;
+  const ring_dtype *dtypes; /* of the buffers, or NULL: `dtype` */
+  const char *note;         /* or NULL */
 } ring_operation;
 
 #ifdef __cplusplus
@@ -148,7 +160,7 @@ RING_API ring_status ring_reducer_join(ring_reducer *reducer, int *last);
 RING_API ring_status ring_submission_test(ring_submission *submission, int *done);
 
 /* Waits until the submission is done and returns the status of the operation. RING_MISMATCH and a
- * RING_TIMEOUT of a stalled name leave the reducer usable; after another failure every submission
+ * RING_TIMEOUT of a name that some ranks miss leave the reducer usable; after another failure every submission
  * completes with the same status. When the interrupt hook ends the wait, the reducer is aborted. */
 RING_API ring_status ring_submission_wait(ring_submission *submission);
 

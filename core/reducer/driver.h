@@ -56,6 +56,7 @@ struct ring_reducer {
   bool closed; /* every rank has closed */
   bool broken; /* the communicator has failed */
   bool joins;  /* a thread is in ring_reducer_join */
+  bool leaves; /* ring_reducer_leave was called, and ring_reducer_close was not */
   atomic_bool aborts;
   char reason[256]; /* of the abort */
   pthread_t thread;

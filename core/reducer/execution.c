@@ -70,21 +70,23 @@ static bool execution_add(ring_execution *execution, const ring_buffer *buffer) 
   return true;
 }
 
-/* Adds buffers of zeros for a tensor that this rank has not submitted. */
+/* Adds buffers of zeros for a tensor that this rank has not submitted: those of a dtype. */
 static bool execution_add_zeros(ring_execution *execution, const ring_tensor *tensor,
-                                uint8_t **zeros) {
+                                ring_dtype dtype, uint8_t **zeros) {
   bool group = tensor->kind == RING_OPERATION_ALLREDUCE_GROUP;
   bool enough = true;
   for (uint32_t i = 0; enough && i < (group ? tensor->extent_count : 1); i++) {
+    if (ring_tensor_dtype(tensor, i) != dtype) continue;
     size_t elements =
         group ? (size_t)ring_tensor_extent(tensor, i) : ring_tensor_elements(tensor, 0);
     enough = execution_add(execution, &(ring_buffer){*zeros, *zeros, elements});
-    *zeros += elements * ring_dtype_size(tensor->dtype);
+    *zeros += elements * ring_dtype_size(dtype);
   }
   return enough;
 }
 
-static bool execution_add_ready(ring_execution *execution, const ring_ready *ready) {
+static bool execution_add_ready(ring_execution *execution, const ring_ready *ready,
+                                ring_dtype dtype) {
   const ring_submission *submission = ready->submission;
   bool enough = true;
   if (ready->tensor.kind == RING_OPERATION_ALLREDUCE) {
@@ -93,11 +95,14 @@ static bool execution_add_ready(ring_execution *execution, const ring_ready *rea
     return execution_add(execution, &one);
   }
   for (size_t i = 0; enough && i < submission->buffer_count; i++)
-    enough = execution_add(execution, &submission->buffers[i]);
+    if (ring_tensor_dtype(&ready->tensor, (uint32_t)i) == dtype)
+      enough = execution_add(execution, &submission->buffers[i]);
   return enough;
 }
 
-static bool execution_list(ring_execution *execution, ring_ready *const *items, size_t count) {
+/* Lists the buffers of a dtype. */
+static bool execution_list(ring_execution *execution, ring_ready *const *items, size_t count,
+                           ring_dtype dtype) {
   size_t missing = 0;
   uint8_t *zeros =
       NULL; /* of tensors that only the other ranks know, so their sum may be anything */
@@ -105,48 +110,58 @@ static bool execution_list(ring_execution *execution, ring_ready *const *items, 
   execution->buffer_count = 0;
   for (size_t i = 0; i < count; i++)
     if (items[i]->submission == NULL &&
-        __builtin_add_overflow(missing,
-                               ring_tensor_elements(&items[i]->tensor, 0) *
-                                   ring_dtype_size(items[i]->tensor.dtype),
-                               &missing))
+        __builtin_add_overflow(missing, ring_tensor_bytes(&items[i]->tensor), &missing))
       return false;
   if (missing > 0) zeros = execution_zeros(execution, missing);
   if (missing > 0 && zeros == NULL) return false;
   for (size_t i = 0; enough && i < count; i++)
     enough = items[i]->submission != NULL
-                 ? execution_add_ready(execution, items[i])
-                 : execution_add_zeros(execution, &items[i]->tensor, &zeros);
+                 ? execution_add_ready(execution, items[i], dtype)
+                 : execution_add_zeros(execution, &items[i]->tensor, dtype, &zeros);
   return enough;
 }
 
-static void execution_prescale(ring_execution *execution, const ring_tensor *tensor) {
+static void execution_prescale(ring_execution *execution, const ring_tensor *tensor,
+                               ring_dtype dtype) {
   for (size_t i = 0; tensor->prescale != 1 && i < execution->buffer_count; i++) {
     ring_buffer *buffer = &execution->buffers[i];
-    ring_scale(tensor->dtype, buffer->output, buffer->input, buffer->count, tensor->prescale);
+    ring_scale(dtype, buffer->output, buffer->input, buffer->count, tensor->prescale);
     buffer->input = buffer->output;
   }
 }
 
-static void execution_postscale(const ring_execution *execution, const ring_tensor *tensor) {
+static void execution_postscale(const ring_execution *execution, const ring_tensor *tensor,
+                                ring_dtype dtype) {
   for (size_t i = 0; tensor->postscale != 1 && i < execution->buffer_count; i++) {
     const ring_buffer *buffer = &execution->buffers[i];
-    ring_scale(tensor->dtype, buffer->output, buffer->output, buffer->count, tensor->postscale);
+    ring_scale(dtype, buffer->output, buffer->output, buffer->count, tensor->postscale);
   }
 }
 
 static ring_status execution_allreduce(ring_execution *execution, ring_ready *const *items,
-                                       size_t count) {
+                                       size_t count, ring_dtype dtype) {
   const ring_tensor *tensor = &items[0]->tensor;
-  if (!execution_list(execution, items, count)) return execution_no_memory(execution);
-  execution_prescale(execution, tensor);
+  if (!execution_list(execution, items, count, dtype)) return execution_no_memory(execution);
+  execution_prescale(execution, tensor, dtype);
   const ring_buffer *buffers = execution->buffers;
-  ring_status status =
-      execution->buffer_count == 1
-          ? ring_allreduce(execution_comm(execution), buffers->input, buffers->output,
-                           buffers->count, tensor->dtype, tensor->op)
-          : ring_allreduce_group(execution_comm(execution), buffers, execution->buffer_count,
-                                 tensor->dtype, tensor->op);
-  if (status == RING_OK) execution_postscale(execution, tensor);
+  ring_status status = execution->buffer_count == 1
+                           ? ring_allreduce(execution_comm(execution), buffers->input,
+                                            buffers->output, buffers->count, dtype, tensor->op)
+                           : ring_allreduce_group(execution_comm(execution), buffers,
+                                                  execution->buffer_count, dtype, tensor->op);
+  if (status == RING_OK) execution_postscale(execution, tensor, dtype);
+  return status;
+}
+
+/* A group of several dtypes: a collective for each, in the order in which they come. */
+static ring_status execution_allreduce_mixed(ring_execution *execution, ring_ready *const *items) {
+  const ring_tensor *tensor = &items[0]->tensor;
+  ring_status status = RING_OK;
+  for (uint32_t i = 0; status == RING_OK && i < tensor->extent_count; i++) {
+    ring_dtype dtype = ring_tensor_dtype(tensor, i);
+    if (memchr(tensor->dtypes, (int)dtype, i) == NULL)
+      status = execution_allreduce(execution, items, 1, dtype);
+  }
   return status;
 }
 
@@ -315,6 +330,8 @@ ring_status ring_execution_run(ring_execution *execution, ring_ready *const *ite
   ring_operation_kind kind = items[0]->tensor.kind;
   refusal->status = RING_OK;
   if (kind == RING_OPERATION_ALLREDUCE || kind == RING_OPERATION_ALLREDUCE_GROUP)
-    return execution_allreduce(execution, items, count);
+    return items[0]->tensor.mixed
+               ? execution_allreduce_mixed(execution, items)
+               : execution_allreduce(execution, items, count, items[0]->tensor.dtype);
   return execution_run_one(execution, items[0], refusal);
 }

@@ -2,16 +2,13 @@
 #include "reducer/fusion_plan.h"
 
 static bool plan_fuses(const ring_tensor *tensor) {
-  return tensor->kind == RING_OPERATION_ALLREDUCE || tensor->kind == RING_OPERATION_ALLREDUCE_GROUP;
+  return tensor->kind == RING_OPERATION_ALLREDUCE ||
+         (tensor->kind == RING_OPERATION_ALLREDUCE_GROUP && !tensor->mixed);
 }
 
 static bool plan_is_alike(const ring_tensor *one, const ring_tensor *other) {
   return plan_fuses(other) && one->dtype == other->dtype && one->op == other->op &&
          one->prescale == other->prescale && one->postscale == other->postscale;
-}
-
-static uint64_t plan_bytes(const ring_tensor *tensor) {
-  return ring_tensor_elements(tensor, 0) * ring_dtype_size(tensor->dtype);
 }
 
 size_t ring_fusion_plan_next(ring_fusion_plan *plan, ring_ready **items) {
@@ -22,7 +19,7 @@ size_t ring_fusion_plan_next(ring_fusion_plan *plan, ring_ready **items) {
     ring_ready *ready = &plan->ready[i];
     if (ready->planned || (count > 0 && !plan_is_alike(&items[0]->tensor, &ready->tensor)))
       continue;
-    bytes += plan_bytes(&ready->tensor);
+    bytes += ring_tensor_bytes(&ready->tensor);
     if (count > 0 && bytes > plan->threshold) break;
     ready->planned = true;
     items[count++] = ready;

@@ -177,9 +177,12 @@ static ring_status negotiation_exchange_states(ring_negotiation *negotiation) {
 
 void ring_negotiation_refuse(ring_negotiation *negotiation, ring_entry *entry,
                              const ring_error *error) {
-  ring_submission *mine = entry->mine;
+  ring_submission *mine = entry->mine != NULL ? entry->mine : entry->deferred;
   if (mine == NULL) return;
-  ring_cache_withdraw(&negotiation->cache, entry);
+  if (mine == entry->deferred)
+    entry->deferred = NULL;
+  else
+    ring_cache_withdraw(&negotiation->cache, entry);
   ring_submission_complete(mine, error);
   negotiation->settled++;
 }

@@ -70,8 +70,8 @@ static ring_status reducer_check_options(ring_comm *comm, const ring_reducer_opt
     problem = "cycle_time must be 0 to 0.005 seconds or RING_NEVER";
   else if (options->autotune_log != NULL && options->autotune != RING_ON)
     problem = "autotune_log is given, and autotune is not on";
-  else if (!(stall >= 0 && stall < 1e9))
-    problem = "stall_timeout must be 0 or more seconds";
+  else if (stall != RING_NEVER && !(stall >= 0 && stall < 1e9))
+    problem = "stall_timeout must be 0 or more seconds or RING_NEVER";
   if (problem == NULL) return RING_OK;
   return ring_error_set(&comm->error, RING_INVALID, comm->peers.rank, 0, "reducer: %s", problem);
 }
@@ -88,7 +88,8 @@ static ring_reducer *reducer_make(ring_comm *child, const ring_reducer_options *
   reducer->comm = child;
   reducer->threshold = options->threshold > 0 ? options->threshold : REDUCER_THRESHOLD;
   reducer->cycle_time = (uint64_t)(cycle * 1e9);
-  reducer->stall.timeout = (uint64_t)(options->stall_timeout * 1e9);
+  double stall = options->stall_timeout == 0 ? child->call_timeout : options->stall_timeout;
+  reducer->stall.timeout = stall == RING_NEVER ? 0 : (uint64_t)(stall * 1e9);
   ring_autotune_pair pair = {reducer->threshold, reducer->cycle_time};
   if (options->autotune == RING_ON && ring_comm_rank(child) == 0)
     reducer->log_error = ring_autotune_begin(&reducer->autotune, pair, options->autotune_log);
@@ -170,9 +171,9 @@ static bool reducer_is_bad_memory(const void *memory, uint64_t elements, size_t 
 }
 
 /* Checks the memory of one buffer, which the collective would refuse on this rank alone. */
-static ring_status reducer_check_buffer(const ring_operation *operation, const void *input,
-                                        const void *output, uint64_t elements) {
-  size_t width = ring_dtype_size(operation->dtype);
+static ring_status reducer_check_buffer(const ring_operation *operation, ring_dtype dtype,
+                                        const void *input, const void *output, uint64_t elements) {
+  size_t width = ring_dtype_size(dtype);
   bool own = operation->kind >= RING_OPERATION_REDUCE_SCATTER &&
              operation->kind != RING_OPERATION_BROADCAST;
   uintptr_t in = (uintptr_t)input, out = (uintptr_t)output, bytes = elements * width;
@@ -196,7 +197,8 @@ static ring_status reducer_check_memory(const ring_operation *operation, int ran
                      operation->kind == RING_OPERATION_ALLREDUCE_GROUP;
        i++) {
     const ring_buffer *buffer = &operation->buffers[i];
-    status = reducer_check_buffer(operation, buffer->input, buffer->output, buffer->count);
+    ring_dtype dtype = operation->dtypes != NULL ? operation->dtypes[i] : operation->dtype;
+    status = reducer_check_buffer(operation, dtype, buffer->input, buffer->output, buffer->count);
   }
   if (operation->kind == RING_OPERATION_ALLREDUCE_GROUP) return status;
   for (int i = 0; i < operation->dimensions; i++) elements *= (uint64_t)operation->shape[i];
@@ -204,7 +206,7 @@ static ring_status reducer_check_memory(const ring_operation *operation, int ran
   bool broadcast = operation->kind == RING_OPERATION_BROADCAST;
   if (broadcast && operation->root != rank) input = output;
   if (broadcast && output == NULL) output = input;
-  return reducer_check_buffer(operation, input, output, elements);
+  return reducer_check_buffer(operation, operation->dtype, input, output, elements);
 }
 
 /* Why this rank may not submit now. Called with the mutex. */
@@ -310,6 +312,14 @@ static bool reducer_is_closed(const ring_reducer *reducer, const void *unused) {
   return reducer->closed || reducer->broken;
 }
 
+/* Tells the other ranks that this rank submits nothing more. Called with the mutex. */
+static void reducer_announce(ring_reducer *reducer, ring_member member) {
+  reducer->negotiation.mine = member;
+  reducer->submitted++;
+  reducer->pause = 0;
+  driver_wake(reducer);
+}
+
 /* Called with the mutex. */
 static ring_status reducer_join(ring_reducer *reducer, int *last) {
   uint64_t joins = reducer->negotiation.joins;
@@ -318,10 +328,7 @@ static ring_status reducer_join(ring_reducer *reducer, int *last) {
   reducer->joins = true;
   ring_driver_wait(reducer, reducer_is_drained, NULL);
   if (reducer->failure.status == RING_OK) {
-    reducer->negotiation.mine = MEMBER_JOINED;
-    reducer->submitted++;
-    reducer->pause = 0;
-    driver_wake(reducer);
+    reducer_announce(reducer, MEMBER_JOINED);
     ring_driver_wait(reducer, reducer_has_joined, &joins);
   }
   reducer->joins = false;
@@ -341,15 +348,28 @@ ring_status ring_reducer_join(ring_reducer *reducer, int *last) {
   return status;
 }
 
+ring_status ring_reducer_leave(ring_reducer *reducer) {
+  ring_status status = reducer_check(reducer);
+  if (status != RING_OK) return status;
+  pthread_mutex_lock(&reducer->mutex);
+  if (reducer->joins || (reducer->in_flight > 0 && reducer->failure.status == RING_OK))
+    status = reducer_invalid("leave: this rank has joined, or has submissions in flight");
+  if (status == RING_OK && reducer->negotiation.mine == MEMBER_ACTIVE) {
+    reducer->leaves = true;
+    reducer_announce(reducer, MEMBER_CLOSING);
+  }
+  pthread_mutex_unlock(&reducer->mutex);
+  return status;
+}
+
 /* Called with the mutex. */
 static ring_status reducer_close(ring_reducer *reducer) {
-  if (reducer->negotiation.mine != MEMBER_ACTIVE || reducer->joins || reducer->closed)
+  bool leaves = reducer->leaves;
+  reducer->leaves = false; /* a second close is refused */
+  if (!leaves && (reducer->negotiation.mine != MEMBER_ACTIVE || reducer->joins || reducer->closed))
     return reducer_invalid("close: the reducer is closed, or this rank has joined");
   ring_driver_wait(reducer, reducer_is_drained, NULL);
-  reducer->negotiation.mine = MEMBER_CLOSING;
-  reducer->submitted++;
-  reducer->pause = 0;
-  driver_wake(reducer);
+  if (!leaves) reducer_announce(reducer, MEMBER_CLOSING);
   ring_driver_wait(reducer, reducer_is_closed, NULL);
   if (!reducer->broken) return RING_OK;
   reducer_error = reducer->failure;

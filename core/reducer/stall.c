@@ -19,6 +19,11 @@ static bool stall_expires(const ring_stall *stall, const ring_submission *mine, 
   return stall->timeout > 0 && now - mine->begun >= stall->timeout;
 }
 
+/* What this rank waits for under a name: also the end of a failure that other ranks have not had yet. */
+static ring_submission *stall_waiting(const ring_entry *entry) {
+  return entry->mine != NULL ? entry->mine : entry->deferred;
+}
+
 bool ring_stall_is_due(ring_stall *stall, ring_negotiation *negotiation) {
   const ring_cache *cache = &negotiation->cache;
   uint64_t now = ring_platform_now();
@@ -27,7 +32,7 @@ bool ring_stall_is_due(ring_stall *stall, ring_negotiation *negotiation) {
   stall->next = now + STALL_LOOK;
   pthread_mutex_lock(negotiation->mutex);
   for (size_t i = 0; !due && i < cache->slot_count; i++) {
-    const ring_submission *mine = cache->slots[i] == NULL ? NULL : cache->slots[i]->mine;
+    const ring_submission *mine = cache->slots[i] == NULL ? NULL : stall_waiting(cache->slots[i]);
     due = mine != NULL && (stall_warns(stall, mine, now) || stall_expires(stall, mine, now));
   }
   pthread_mutex_unlock(negotiation->mutex);
@@ -56,8 +61,8 @@ static void stall_list(const ring_negotiation *negotiation, const uint64_t *all,
 /* Fails the name on the ranks that have it in flight. All ranks forget it. */
 static bool stall_expire(ring_negotiation *negotiation, ring_entry *entry, const char *missing) {
   ring_error error;
-  double seconds =
-      entry->mine == NULL ? 0 : (double)(ring_platform_now() - entry->mine->begun) / 1e9;
+  const ring_submission *mine = stall_waiting(entry);
+  double seconds = mine == NULL ? 0 : (double)(ring_platform_now() - mine->begun) / 1e9;
   ring_error_set(&error, RING_TIMEOUT, -1, 0,
                  "tensor \"%.200s\" has waited %.1f s for %s: submit it on all ranks", entry->name,
                  seconds, missing);
@@ -68,10 +73,11 @@ static bool stall_expire(ring_negotiation *negotiation, ring_entry *entry, const
 static void stall_warn(const ring_stall *stall, ring_entry *entry, const char *missing,
                        uint64_t now) {
   char text[1024];
-  if (entry->mine == NULL || !stall_warns(stall, entry->mine, now)) return;
-  entry->mine->told = now - entry->mine->begun;
+  ring_submission *mine = stall_waiting(entry);
+  if (mine == NULL || !stall_warns(stall, mine, now)) return;
+  mine->told = now - mine->begun;
   snprintf(text, sizeof text, "tensor \"%.200s\" has waited %.1f s for %s", entry->name,
-           (double)entry->mine->told / 1e9, missing);
+           (double)mine->told / 1e9, missing);
   stall->log(stall->log_arg, text);
 }
 
@@ -82,8 +88,8 @@ static void stall_fill(const ring_stall *stall, const ring_cache *cache, uint64_
   memset(words, 0, 2 * count * sizeof *words);
   if (count > 0) memcpy(words, cache->offers, count * sizeof *words);
   for (size_t i = 0; i < cache->slot_count; i++) {
-    const ring_entry *entry = cache->slots[i];
-    if (entry != NULL && entry->mine != NULL && stall_expires(stall, entry->mine, now))
+    const ring_submission *mine = cache->slots[i] == NULL ? NULL : stall_waiting(cache->slots[i]);
+    if (mine != NULL && stall_expires(stall, mine, now))
       words[count + i / 64] |= UINT64_C(1) << (i % 64);
   }
 }
@@ -97,10 +103,10 @@ static bool stall_apply(const ring_stall *stall, ring_negotiation *negotiation, 
   for (size_t slot = 0; enough && slot < cache->slot_count; slot++) {
     ring_entry *entry = cache->slots[slot];
     bool expired = false;
-    if (entry == NULL || entry->state == ENTRY_FAILED) continue;
+    if (entry == NULL) continue;
     for (int rank = 0; !expired && rank < negotiation->size; rank++)
       expired = cache_bit(all + (size_t)rank * 2 * words + words, slot);
-    if (!expired && entry->mine == NULL) continue;
+    if (!expired && stall_waiting(entry) == NULL) continue;
     stall_list(negotiation, all, words, slot, missing, sizeof missing);
     if (missing[0] == '\0') continue; /* the next cycle runs it */
     if (expired)

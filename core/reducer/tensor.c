@@ -9,7 +9,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 
-enum { TENSOR_HEAD = 27, TENSOR_TEXT_EXTENTS = 8 };
+enum { TENSOR_HEAD = 27, TENSOR_TEXT_EXTENTS = 8, TENSOR_TEXT_NOTE = 100 };
 
 const char *ring_operation_name(ring_operation_kind kind) {
   static const char *const names[] = {"allreduce", "allreduce_group", "reduce_scatter", "broadcast",
@@ -29,13 +29,21 @@ static bool tensor_is_ragged(ring_operation_kind kind) {
 
 /* ---- Checking ----------------------------------------------------------------------------- */
 
-static ring_status tensor_check_reduction(const ring_operation *operation, int rank,
-                                          ring_error *error) {
-  if (!ring_op_allowed(operation->op, operation->dtype))
+/* The dtype of buffer number `index` of a group; of another operation its dtype. */
+static ring_dtype tensor_dtype_of(const ring_operation *operation, size_t index) {
+  bool group = operation->kind == RING_OPERATION_ALLREDUCE_GROUP;
+  return group && operation->dtypes != NULL ? operation->dtypes[index] : operation->dtype;
+}
+
+static ring_status tensor_check_reduction(const ring_operation *operation, ring_dtype dtype,
+                                          int rank, ring_error *error) {
+  if (ring_dtype_size(dtype) == 0)
+    return ring_error_set(error, RING_INVALID, rank, 0, "\"%s\": %d is no dtype", operation->name,
+                          (int)dtype);
+  if (!ring_op_allowed(operation->op, dtype))
     return ring_error_set(error, RING_INVALID, rank, 0, "\"%s\": op %s does not work on %s",
-                          operation->name, ring_op_name(operation->op),
-                          ring_dtype_name(operation->dtype));
-  if (operation->dtype == RING_BOOL && (operation->prescale != 1 || operation->postscale != 1))
+                          operation->name, ring_op_name(operation->op), ring_dtype_name(dtype));
+  if (dtype == RING_BOOL && (operation->prescale != 1 || operation->postscale != 1))
     return ring_error_set(error, RING_INVALID, rank, 0, "\"%s\": bool has no factors",
                           operation->name);
   return RING_OK;
@@ -118,7 +126,11 @@ ring_status ring_tensor_check(const ring_operation *operation, int rank, int siz
     return ring_error_set(error, RING_INVALID, rank, 0, "\"%s\": root %d is not in 0 to %d",
                           operation->name, operation->root, size - 1);
   ring_status status = RING_OK;
-  if (ring_operation_reduces(kind)) status = tensor_check_reduction(operation, rank, error);
+  size_t dtypes = kind == RING_OPERATION_ALLREDUCE_GROUP && operation->dtypes != NULL
+                      ? operation->buffer_count
+                      : 1;
+  for (size_t i = 0; i < dtypes && status == RING_OK && ring_operation_reduces(kind); i++)
+    status = tensor_check_reduction(operation, tensor_dtype_of(operation, i), rank, error);
   if (status == RING_OK)
     status = kind == RING_OPERATION_ALLREDUCE_GROUP
                  ? tensor_check_counts(operation, rank, size, error)
@@ -136,8 +148,18 @@ static size_t tensor_extent_count(const ring_operation *operation) {
   return (size_t)operation->dimensions;
 }
 
+static size_t tensor_note_length(const ring_operation *operation) {
+  return operation->note == NULL ? 0 : strlen(operation->note);
+}
+
+/* Bytes of an extent, and of a group's dtype for it. */
+static size_t tensor_extent_bytes(ring_operation_kind kind) {
+  return kind == RING_OPERATION_ALLREDUCE_GROUP ? 9 : 8;
+}
+
 size_t ring_tensor_length(const ring_operation *operation) {
-  return TENSOR_HEAD + 8 * tensor_extent_count(operation);
+  size_t each = tensor_extent_bytes(operation->kind);
+  return TENSOR_HEAD + each * tensor_extent_count(operation) + tensor_note_length(operation);
 }
 
 static uint8_t *tensor_put_factor(uint8_t *to, double factor) {
@@ -148,20 +170,23 @@ static uint8_t *tensor_put_factor(uint8_t *to, double factor) {
 
 void ring_tensor_encode(const ring_operation *operation, uint8_t *to) {
   ring_operation_kind kind = operation->kind;
-  bool reduces = ring_operation_reduces(kind);
-  size_t count = tensor_extent_count(operation);
+  bool reduces = ring_operation_reduces(kind), group = kind == RING_OPERATION_ALLREDUCE_GROUP;
+  size_t count = tensor_extent_count(operation), note = tensor_note_length(operation);
+  ring_dtype first = group && count == 0 ? operation->dtype : tensor_dtype_of(operation, 0);
   to = bytes_put(to, (uint64_t)kind, 1);
-  to = bytes_put(to, kind == RING_OPERATION_BARRIER ? 0 : (uint64_t)operation->dtype, 1);
+  to = bytes_put(to, kind == RING_OPERATION_BARRIER ? 0 : (uint64_t)first, 1);
   to = bytes_put(to, reduces ? (uint64_t)operation->op : 0, 1);
   to = bytes_put(to, kind == RING_OPERATION_BROADCAST ? (uint64_t)operation->root : 0, 4);
   to = tensor_put_factor(to, reduces ? operation->prescale : 1);
   to = tensor_put_factor(to, reduces ? operation->postscale : 1);
   to = bytes_put(to, count, 4);
   for (size_t i = 0; i < count; i++) {
-    int64_t extent = kind == RING_OPERATION_ALLREDUCE_GROUP ? (int64_t)operation->buffers[i].count
-                                                            : operation->shape[i];
+    int64_t extent = group ? (int64_t)operation->buffers[i].count : operation->shape[i];
     to = bytes_put(to, (uint64_t)(i == 0 && tensor_is_ragged(kind) ? -1 : extent), 8);
   }
+  for (size_t i = 0; group && i < count; i++)
+    to = bytes_put(to, (uint64_t)tensor_dtype_of(operation, i), 1);
+  if (note > 0) memcpy(to, operation->note, note);
 }
 
 /* ---- Decoding ----------------------------------------------------------------------------- */
@@ -173,11 +198,20 @@ static double tensor_get_factor(bytes_cursor *from) {
   return factor;
 }
 
-/* The dtype and the fields that belong to a reduction. */
-static bool tensor_reduces_well(const ring_tensor *tensor) {
+/* A dtype and the fields that belong to a reduction. */
+static bool tensor_reduces_well(const ring_tensor *tensor, ring_dtype dtype) {
   bool plain = tensor->prescale == 1 && tensor->postscale == 1;
   if (!ring_operation_reduces(tensor->kind)) return tensor->op == (ring_op)0 && plain;
-  return ring_op_allowed(tensor->op, tensor->dtype) && (plain || tensor->dtype != RING_BOOL);
+  return ring_op_allowed(tensor->op, dtype) && (plain || dtype != RING_BOOL);
+}
+
+/* The dtypes of a group, of which the first one stands in the head, too. */
+static bool tensor_dtypes_fit(const ring_tensor *tensor) {
+  for (uint32_t i = 0; i < tensor->extent_count; i++) {
+    ring_dtype dtype = (ring_dtype)tensor->dtypes[i];
+    if (ring_dtype_size(dtype) == 0 || !tensor_reduces_well(tensor, dtype)) return false;
+  }
+  return tensor->extent_count == 0 || tensor->dtypes[0] == (uint8_t)tensor->dtype;
 }
 
 /* The counts of a group: none is negative, and all together fit into memory. */
@@ -204,15 +238,31 @@ static bool tensor_shape_fits(const ring_tensor *tensor, int size) {
 
 static bool tensor_is_good(const ring_tensor *tensor, int size) {
   ring_operation_kind kind = tensor->kind;
-  if (kind > RING_OPERATION_BARRIER || !tensor_reduces_well(tensor)) return false;
+  if (kind > RING_OPERATION_BARRIER || !tensor_reduces_well(tensor, tensor->dtype)) return false;
   if (tensor->root != 0 &&
       (kind != RING_OPERATION_BROADCAST || tensor->root < 0 || tensor->root >= size))
     return false;
   if (kind == RING_OPERATION_BARRIER)
     return tensor->extent_count == 0 && tensor->dtype == (ring_dtype)0;
   if (ring_dtype_size(tensor->dtype) == 0) return false;
-  return kind == RING_OPERATION_ALLREDUCE_GROUP ? tensor_counts_fit(tensor, size)
-                                                : tensor_shape_fits(tensor, size);
+  return kind == RING_OPERATION_ALLREDUCE_GROUP
+             ? tensor_counts_fit(tensor, size) && tensor_dtypes_fit(tensor)
+             : tensor_shape_fits(tensor, size);
+}
+
+/* Finds the lists and the note that follow the head. False where they are longer than the description. */
+static bool tensor_find_lists(ring_tensor *tensor, const bytes_cursor *from) {
+  size_t count = tensor->extent_count, lists = count * tensor_extent_bytes(tensor->kind);
+  bool group = tensor->kind == RING_OPERATION_ALLREDUCE_GROUP;
+  if (from->bad || lists > from->left) return false;
+  tensor->extents = from->at;
+  tensor->dtypes = group ? from->at + 8 * count : NULL;
+  tensor->mixed = false;
+  for (size_t i = 1; group && i < count; i++)
+    tensor->mixed = tensor->mixed || tensor->dtypes[i] != tensor->dtypes[0];
+  tensor->note = (const char *)from->at + lists;
+  tensor->note_length = from->left - lists;
+  return true;
 }
 
 bool ring_tensor_decode(const uint8_t *bytes, size_t length, int size, ring_tensor *tensor) {
@@ -224,13 +274,25 @@ bool ring_tensor_decode(const uint8_t *bytes, size_t length, int size, ring_tens
   tensor->prescale = tensor_get_factor(&from);
   tensor->postscale = tensor_get_factor(&from);
   tensor->extent_count = (uint32_t)bytes_cursor_get(&from, 4);
-  tensor->extents = from.at;
-  return !from.bad && from.left == 8 * (size_t)tensor->extent_count && tensor_is_good(tensor, size);
+  return tensor_find_lists(tensor, &from) && tensor_is_good(tensor, size);
 }
 
 int64_t ring_tensor_extent(const ring_tensor *tensor, uint32_t index) {
   const uint8_t *from = tensor->extents + 8 * (size_t)index;
   return (int64_t)bytes_get(&from, 8);
+}
+
+ring_dtype ring_tensor_dtype(const ring_tensor *tensor, uint32_t index) {
+  return tensor->mixed ? (ring_dtype)tensor->dtypes[index] : tensor->dtype;
+}
+
+uint64_t ring_tensor_bytes(const ring_tensor *tensor) {
+  uint64_t bytes = 0;
+  if (!tensor->mixed) return ring_tensor_elements(tensor, 0) * ring_dtype_size(tensor->dtype);
+  for (uint32_t i = 0; i < tensor->extent_count; i++)
+    bytes +=
+        (uint64_t)ring_tensor_extent(tensor, i) * ring_dtype_size(ring_tensor_dtype(tensor, i));
+  return bytes;
 }
 
 uint64_t ring_tensor_elements(const ring_tensor *tensor, uint32_t first) {
@@ -262,22 +324,34 @@ static void tensor_append_extents(const ring_tensor *tensor, char *text, size_t 
       tensor_append(text, size, "%s*", comma);
     else
       tensor_append(text, size, "%s%lld", comma, (long long)extent);
+    if (tensor->mixed)
+      tensor_append(text, size, " %s", ring_dtype_name(ring_tensor_dtype(tensor, i)));
   }
   if (tensor->extent_count > TENSOR_TEXT_EXTENTS)
     tensor_append(text, size, ", ... (%u)", (unsigned)tensor->extent_count);
+}
+
+static void tensor_append_reduction(const ring_tensor *tensor, char *text, size_t size) {
+  tensor_append(text, size, ", %s", ring_op_name(tensor->op));
+  if (tensor->prescale != 1) tensor_append(text, size, ", prescale %.17g", tensor->prescale);
+  if (tensor->postscale != 1) tensor_append(text, size, ", postscale %.17g", tensor->postscale);
 }
 
 void ring_tensor_text(const ring_tensor *tensor, char *text, size_t size) {
   bool group = tensor->kind == RING_OPERATION_ALLREDUCE_GROUP;
   snprintf(text, size, "%s", ring_operation_name(tensor->kind));
   if (tensor->kind == RING_OPERATION_BARRIER) return;
-  tensor_append(text, size, " of %s %s", ring_dtype_name(tensor->dtype), group ? "counts [" : "[");
+  tensor_append(text, size, " of ");
+  if (!tensor->mixed) tensor_append(text, size, "%s ", ring_dtype_name(tensor->dtype));
+  tensor_append(text, size, group ? "counts [" : "[");
   tensor_append_extents(tensor, text, size);
   tensor_append(text, size, "]");
   if (tensor->kind == RING_OPERATION_BROADCAST)
     tensor_append(text, size, ", root %d", tensor->root);
-  if (!ring_operation_reduces(tensor->kind)) return;
-  tensor_append(text, size, ", %s", ring_op_name(tensor->op));
-  if (tensor->prescale != 1) tensor_append(text, size, ", prescale %.17g", tensor->prescale);
-  if (tensor->postscale != 1) tensor_append(text, size, ", postscale %.17g", tensor->postscale);
+  if (ring_operation_reduces(tensor->kind)) tensor_append_reduction(tensor, text, size);
+  if (tensor->note_length > 0)
+    tensor_append(text, size, ", %.*s",
+                  tensor->note_length < TENSOR_TEXT_NOTE ? (int)tensor->note_length
+                                                         : TENSOR_TEXT_NOTE,
+                  tensor->note);
 }

@@ -3,7 +3,8 @@
  * The description of a named tensor: what all ranks have to pass alike. It is kept and sent as bytes, so
  * that two descriptions agree exactly when their bytes do.
  *
- *   kind u8, dtype u8, op u8, root i32, prescale f64, postscale f64, extents u32, then i64 each
+ *   kind u8, dtype u8, op u8, root i32, prescale f64, postscale f64, extents u32, then i64 each,
+ *   of a group a dtype u8 for each extent, then the note of the caller
  *
  * The extents are the shape or, of a group, the counts of its buffers. The first extent of an allgather
  * and an alltoall may differ between ranks and is -1. A field that a kind does not use is 0.
@@ -25,6 +26,10 @@ typedef struct ring_tensor {
   double prescale, postscale;
   uint32_t extent_count;
   const uint8_t *extents; /* little-endian; ring_tensor_extent() reads one */
+  const uint8_t *dtypes;  /* of a group: one for each extent */
+  bool mixed;             /* a group whose dtypes differ */
+  const char *note;       /* without an end */
+  size_t note_length;
 } ring_tensor;
 
 const char *ring_operation_name(ring_operation_kind kind);
@@ -46,8 +51,14 @@ bool ring_tensor_decode(const uint8_t *bytes, size_t length, int size, ring_tens
 
 int64_t ring_tensor_extent(const ring_tensor *tensor, uint32_t index);
 
+/* The dtype of a buffer of a group; of another tensor its dtype. */
+ring_dtype ring_tensor_dtype(const ring_tensor *tensor, uint32_t index);
+
 /* The product of the extents from number `first` on; their sum for a group. */
 uint64_t ring_tensor_elements(const ring_tensor *tensor, uint32_t first);
+
+/* Bytes of the tensor or of all buffers of the group. */
+uint64_t ring_tensor_bytes(const ring_tensor *tensor);
 
 /* "allreduce of float32 [4, 3], sum, prescale 0.5", at most TENSOR_TEXT bytes. */
 void ring_tensor_text(const ring_tensor *tensor, char *text, size_t size);

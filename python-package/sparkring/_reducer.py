@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sparkring import _core
@@ -21,6 +22,7 @@ class Reducer(Closing):
     `Communicator.reducer` opens one. Each method returns a `Submission`; its ``wait()`` returns the
     result. Arrays must not be used until then. All ranks pass the same name, shape, dtype, op, root
     and factors, else `MismatchError` is raised for that name on all ranks; later submissions work.
+    A name that some ranks do not submit raises `TimeoutError` after ``stall_timeout``.
     """
 
     def __init__(self, handle: ReducerHandle) -> None:
@@ -35,12 +37,13 @@ class Reducer(Closing):
         out: Any = None,
         op: str = "sum",
         root: int = 0,
-        dtype: str | None = None,
+        dtype: str | list[str | None] | None = None,
         factors: tuple[float, float] = (1.0, 1.0),
         splits: Iterable[int] | None = None,
+        note: str | None = None,
     ) -> Submission:
         parts = None if splits is None else [int(part) for part in splits]
-        return self._handle.submit(kind, name, x, out, op, root, dtype, *factors, parts)
+        return self._handle.submit(kind, name, x, out, op, root, dtype, *factors, parts, note)
 
     def allreduce(
         self,
@@ -77,15 +80,25 @@ class Reducer(Closing):
         xs: Iterable[Any],
         op: str = "sum",
         out: Iterable[Any] | None = None,
-        dtype: str | None = None,
+        dtype: str | Sequence[str | None] | None = None,
         prescale: float = 1.0,
         postscale: float = 1.0,
+        note: str | None = None,
     ) -> Submission:
-        """Combine several arrays of one dtype as one operation: all of them or none."""
+        """Combine several arrays as one operation: all of them or none.
+
+        Parameters
+        ----------
+        dtype : str or sequence of str
+            That of all arrays, or of each.
+        note : str
+            What ranks pass alike besides; `MismatchError` shows it.
+        """
         outputs = None if out is None else list(out)
+        names = dtype if dtype is None or isinstance(dtype, str) else list(dtype)
         factors = (prescale, postscale)
         return self._submit(
-            _GROUP, name, list(xs), out=outputs, op=op, dtype=dtype, factors=factors
+            _GROUP, name, list(xs), out=outputs, op=op, dtype=names, factors=factors, note=note
         )
 
     def reduce_scatter(
@@ -110,9 +123,14 @@ class Reducer(Closing):
         """Send the array of the root to all ranks."""
         return self._submit(_BROADCAST, name, x, out=out, root=root, dtype=dtype)
 
-    def allgather(self, name: str, x: Any, dtype: str | None = None) -> Submission:
-        """Concatenate the arrays of all ranks along the first dimension, which may differ."""
-        return self._submit(_ALLGATHER, name, x, dtype=dtype)
+    def allgather(
+        self, name: str, x: Any, dtype: str | None = None, note: str | None = None
+    ) -> Submission:
+        """Concatenate the arrays of all ranks along the first dimension, which may differ.
+
+        ``note`` is what ranks pass alike besides, as for `allreduce_group`.
+        """
+        return self._submit(_ALLGATHER, name, x, dtype=dtype, note=note)
 
     def alltoall(
         self, name: str, x: Any, splits: Iterable[int] | None = None, dtype: str | None = None
@@ -140,6 +158,14 @@ class Reducer(Closing):
     def counters(self) -> dict[str, Any]:
         """Tell the number of cycles, negotiations, operations and runs, and the settings in use."""
         return self._handle.counters()
+
+    def leave(self) -> None:
+        """Announce that this rank submits nothing more; `close` follows.
+
+        Submissions of other ranks that wait for this rank raise `MismatchError`. A rank with
+        several reducers leaves all of them before it closes the first.
+        """
+        self._handle.leave()
 
     def close(self) -> None:
         """Wait for the submissions of this rank, then until all ranks have closed. Collective."""
@@ -172,7 +198,8 @@ def reducer(
     cache_capacity : int
         Names that stay agreed on, 1024 by default.
     stall_timeout : float
-        Seconds after which a name that some ranks miss fails with `TimeoutError`; never by default.
+        Seconds after which a name that some ranks miss fails with `TimeoutError`, the
+        ``call_timeout`` of the communicator by default; ``math.inf`` for never.
     autotune : bool
         Whether rank 0 tries other values of ``threshold`` and ``cycle_time`` while the same names
         come again, for about 150 steps, and keeps the fastest. That of rank 0 counts.
@@ -202,7 +229,7 @@ def reducer(
         threshold or 0,
         cycle,
         cache_capacity or 0,
-        stall_timeout or 0.0,
+        -1.0 if stall_timeout == math.inf else stall_timeout or 0.0,
         autotune or autotune_log is not None,
         None if autotune_log is None else os.fspath(autotune_log),
     )

@@ -159,13 +159,24 @@ typedef struct submit_work {
   ring_operation operation;
   int64_t shape[64], *splits;
   ring_buffer *buffers;
+  ring_dtype *dtypes;
   operands *operands;
   bool group;
 } submit_work;
 
+/* The name of the dtype of array `i`: of a group, an item of a list. */
+static int submit_read_dtype(PyObject *dtype, Py_ssize_t i, const char **name) {
+  PyObject *item = PyList_Check(dtype) ? PyList_GetItem(dtype, i) : dtype;
+  *name = NULL;
+  if (item == NULL) return -1;
+  if (item == Py_None) return 0;
+  *name = PyUnicode_AsUTF8AndSize(item, NULL);
+  return *name == NULL ? -1 : 0;
+}
+
 /* Opens x, or the arrays of a group, and their outputs. 0, or -1 with an exception. */
 static int submit_open(submit_work *work, comm_object *comm, PyObject *x, PyObject *out,
-                       const char *dtype) {
+                       PyObject *dtype) {
   Py_ssize_t count = work->group ? PyList_Size(x) : 1;
   bool allocates = work->operation.kind == RING_OPERATION_REDUCE_SCATTER ||
                    work->operation.kind == RING_OPERATION_ALLGATHER ||
@@ -173,15 +184,14 @@ static int submit_open(submit_work *work, comm_object *comm, PyObject *x, PyObje
   operands **last = &work->operands;
   for (Py_ssize_t i = 0; i < count; i++) {
     PyObject *to = work->group && out != Py_None ? PyList_GetItem(out, i) : out;
+    const char *name;
+    if (to == NULL || submit_read_dtype(dtype, i, &name) < 0) return -1;
     operands *o = operands_open(comm, work->group ? PyList_GetItem(x, i) : x,
-                                work->group ? (int)i : -1, dtype, true);
+                                work->group ? (int)i : -1, name, true);
     if (o == NULL) return -1;
     if (!allocates && operands_result(o, comm, to, OPERANDS_SAME) < 0) return -1;
     *last = o;
     last = &o->next;
-    if (o->in.dtype == work->operands->in.dtype) continue;
-    error_invalid(comm_state(comm), "the arrays of a group must have the same dtype");
-    return -1;
   }
   return 0;
 }
@@ -193,11 +203,15 @@ static int submit_fill(submit_work *work, comm_object *comm) {
   if (work->group) {
     for (; o; o = o->next) operation->buffer_count++;
     work->buffers = PyMem_Calloc(operation->buffer_count + 1, sizeof(*work->buffers));
-    if (work->buffers == NULL) return PyErr_NoMemory(), -1;
-    ring_buffer *next = work->buffers;
-    for (o = work->operands; o; o = o->next)
-      *next++ = (ring_buffer){o->in.buffer.buf, o->out.buffer.buf, o->in.count};
+    work->dtypes = PyMem_Calloc(operation->buffer_count + 1, sizeof(*work->dtypes));
+    if (work->buffers == NULL || work->dtypes == NULL) return PyErr_NoMemory(), -1;
+    size_t i = 0;
+    for (o = work->operands; o; o = o->next) {
+      work->buffers[i] = (ring_buffer){o->in.buffer.buf, o->out.buffer.buf, o->in.count};
+      work->dtypes[i++] = o->in.dtype;
+    }
     operation->buffers = work->buffers;
+    operation->dtypes = work->dtypes;
     return 0;
   }
   if (o == NULL) return 0;
@@ -234,6 +248,7 @@ static int submit_read_splits(submit_work *work, comm_object *comm, PyObject *sp
 static void submit_end(submit_work *work, bool submitted) {
   PyMem_Free(work->splits);
   PyMem_Free(work->buffers);
+  PyMem_Free(work->dtypes);
   if (submitted || work->operands == NULL) return;
   Py_XDECREF(work->group ? operands_finish_list(work->operands, false)
                          : operands_finish(work->operands, false));
@@ -259,17 +274,17 @@ static PyObject *submit_make(reducer_object *self, submit_work *work) {
   return (PyObject *)made;
 }
 
-/* submit(kind, name, x, out, op, root, dtype, prescale, postscale, splits): x and out are lists for a
- * group, and x is None for a barrier. */
+/* submit(kind, name, x, out, op, root, dtype, prescale, postscale, splits, note): x and out are lists for a
+ * group, dtype may be one, and x is None for a barrier. */
 static PyObject *reducer_submit(PyObject *object, PyObject *args) {
   reducer_object *self = (reducer_object *)object;
   submit_work work = {.operation = RING_OPERATION_INIT};
-  PyObject *x, *out, *splits;
-  const char *op, *dtype;
+  PyObject *x, *out, *splits, *dtype;
+  const char *op;
   int kind;
-  if (!PyArg_ParseTuple(args, "isOOsizddO:submit", &kind, &work.operation.name, &x, &out, &op,
+  if (!PyArg_ParseTuple(args, "isOOsiOddOz:submit", &kind, &work.operation.name, &x, &out, &op,
                         &work.operation.root, &dtype, &work.operation.prescale,
-                        &work.operation.postscale, &splits) ||
+                        &work.operation.postscale, &splits, &work.operation.note) ||
       collective_parse_op(reducer_state(self), op, &work.operation.op) < 0)
     return NULL;
   work.operation.kind = (ring_operation_kind)kind;
@@ -317,6 +332,14 @@ static PyObject *reducer_join(PyObject *object, PyObject *unused) {
   gil_take();
   if (PyErr_Occurred()) return NULL;
   return status == RING_OK ? PyLong_FromLong(last) : reducer_raise(self, status);
+}
+
+static PyObject *reducer_leave(PyObject *object, PyObject *unused) {
+  (void)unused;
+  reducer_object *self = (reducer_object *)object;
+  ring_status status = ring_reducer_leave(self->reducer);
+  if (status != RING_OK) return reducer_raise(self, status);
+  Py_RETURN_NONE;
 }
 
 static PyObject *reducer_close(PyObject *object, PyObject *unused) {
@@ -370,9 +393,13 @@ static PyObject *reducer_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 }
 
 static PyMethodDef reducer_methods[] = {
-    {"submit", reducer_submit, METH_VARARGS, NULL},    {"join", reducer_join, METH_NOARGS, NULL},
-    {"close", reducer_close, METH_NOARGS, NULL},       {"abort", reducer_abort, METH_VARARGS, NULL},
-    {"counters", reducer_counters, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL},
+    {"submit", reducer_submit, METH_VARARGS, NULL},
+    {"join", reducer_join, METH_NOARGS, NULL},
+    {"close", reducer_close, METH_NOARGS, NULL},
+    {"abort", reducer_abort, METH_VARARGS, NULL},
+    {"counters", reducer_counters, METH_NOARGS, NULL},
+    {"leave", reducer_leave, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot reducer_slots[] = {

@@ -16,7 +16,8 @@
 #' @param threshold The most bytes of one operation; 1: an operation for each vector.
 #' @param cycle_time Seconds, up to 0.005, in which submissions gather while R does not wait.
 #' @param cache_capacity Number of names that stay agreed on.
-#' @param stall_timeout Seconds after which a name fails that some ranks miss; `NULL`: never.
+#' @param stall_timeout Seconds after which a name fails that some ranks miss; `NULL`: the
+#'   `call_timeout` of `comm`; `Inf`: never.
 #' @param autotune Whether rank 0 tries other values of `threshold` and `cycle_time` while the same
 #'   names come again, for about 150 rounds, and keeps the fastest. That of rank 0 counts.
 #' @param autotune_log Path of a file to which rank 0 appends what it has tried, as CSV; implies
@@ -37,8 +38,9 @@
 #'   `ring_join()` the rank that joined last.
 #' @section Errors:
 #' Where ranks submit different things under a name, that name fails on all of them with
-#' `ring_error_mismatch`, and later submissions work. Other failures are those of
-#' [ring_allreduce()], and end the reducer.
+#' `ring_error_mismatch`, and later submissions work. A name that some ranks do not submit fails
+#' with `ring_error_timeout` after `stall_timeout`, and the message names these ranks. Other
+#' failures are those of [ring_allreduce()], and end the reducer.
 #' @examples
 #' comm <- ring_init()
 #' reducer <- ring_reducer(comm)
@@ -59,7 +61,8 @@ ring_reducer <- function(comm, threshold = 128 * 2^20, cycle_time = 0.001, cache
   }
   capacity <- check_whole(cache_capacity, "cache_capacity", least = 1)
   cycle_time <- if (cycle_time == 0) -1 else as.double(cycle_time)
-  stall_timeout <- check_seconds(stall_timeout, "stall_timeout")
+  never <- identical(stall_timeout, Inf)
+  stall_timeout <- if (never) -1 else check_seconds(stall_timeout, "stall_timeout")
   autotune_log <- check_string(autotune_log, "autotune_log")
   autotune <- check_flag(autotune, "autotune") || !is.null(autotune_log)
   if (!is.null(autotune_log)) autotune_log <- path.expand(autotune_log)

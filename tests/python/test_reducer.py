@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 
@@ -72,6 +73,54 @@ def disagree():
 
 def test_arrays_that_differ():
     assert run(2, disagree) == [[2.0] * 4] * 2
+
+
+def group_of_kinds():
+    """A group of several dtypes is one operation, also for a rank that has joined."""
+    with open_comm() as comm, comm.reducer(stall_timeout=math.inf) as reducer:
+        xs = [np.ones(2, "float32"), np.array([comm.rank]), np.ones(3, "uint16")]
+        kinds = [None, None, "bfloat16"]
+        other = [*xs[:2], xs[2].astype("int16")]
+        with pytest.raises(sparkring.MismatchError, match=r"2 float32, 1 int64, 3 int16\]"):
+            reducer.allreduce_group("mixed", other if comm.rank else xs).wait()
+        with pytest.raises(sparkring.MismatchError, match="avg, a note"):
+            reducer.allreduce_group("x", xs[:1], "avg", note="a note" if comm.rank else None).wait()
+        sums = reducer.allreduce_group("mixed", xs, dtype=kinds, op="max").wait()
+        if comm.rank == 1:
+            ones = reducer.allreduce_group("later", xs[:2]).wait()
+            sums = [*sums, *ones]
+        reducer.join()
+        assert reducer.counters()["runs"] <= 4
+        return [x.tolist() for x in sums]
+
+
+def test_groups_of_several_dtypes():
+    first, second = run(2, group_of_kinds)
+    assert first == [[1, 1], [1], [1, 1, 1]]
+    assert second == [*first, [1, 1], [1]]
+
+
+def leave_early():
+    """A rank with two reducers leaves both, so a wait in the second one ends at once."""
+    with open_comm() as comm:
+        first, second = comm.reducer(), comm.reducer()
+        text = ""
+        if comm.rank == 1:
+            first.leave()
+            second.leave()
+        else:
+            with pytest.raises(sparkring.MismatchError, match="rank 1") as caught:
+                second.allreduce("x", 1).wait()
+            text = str(caught.value)
+        first.close()
+        second.close()
+        return text
+
+
+def test_leave():
+    first, second = run(2, leave_early)
+    assert "has closed its reducer" in first
+    assert second == ""
 
 
 def submit_twice():

@@ -189,6 +189,25 @@ static void try_group_and_factors(ring_reducer *reducer, int rank, int size) {
   CHECK(b[1] == 12.0 * size);
 }
 
+/* A group of several dtypes, whose first one comes again at the end. */
+static void try_mixed_group(ring_reducer *reducer, int rank, int size) {
+  double a[3] = {rank, 1, 2}, d[1] = {3};
+  float b[2] = {5, 6};
+  int32_t c[3] = {7, 8, rank};
+  ring_buffer buffers[4] = {{c, c, 3}, {a, a, 3}, {b, b, 2}, {d, d, 1}};
+  ring_operation operation = RING_OPERATION_INIT;
+  operation.kind = RING_OPERATION_ALLREDUCE_GROUP;
+  operation.name = "mixed";
+  operation.buffers = buffers;
+  operation.buffer_count = 4;
+  operation.dtypes = (const ring_dtype[]){RING_INT32, RING_FLOAT64, RING_FLOAT32, RING_FLOAT64};
+  finish_well(submit(reducer, &operation));
+  int ranks = size * (size - 1) / 2;
+  CHECK_INT(c[0], 7 * size);
+  CHECK_INT(c[2], ranks);
+  CHECK(a[0] == ranks && a[2] == 2 * size && b[1] == (float)(6 * size) && d[0] == 3 * size);
+}
+
 /* Rank r brings r + 1 rows of two. */
 static void try_allgather(ring_reducer *reducer, int rank, int size) {
   int32_t rows[16];
@@ -282,6 +301,7 @@ static void try_kinds(ring_comm *comm, void *shared) {
   ring_reducer *reducer = reducer_of(comm, NULL);
   for (int i = 0; i < 2; i++) {
     try_group_and_factors(reducer, rank, size);
+    try_mixed_group(reducer, rank, size);
     try_allgather(reducer, rank, size);
     try_alltoall(reducer, rank, size);
     try_reduce_scatter(reducer, rank, size);

@@ -43,6 +43,9 @@ static void change_prescale(ring_operation *operation) {
 static void change_postscale(ring_operation *operation) {
   operation->postscale = 0.25;
 }
+static void change_note(ring_operation *operation) {
+  operation->note = "a sparse tensor";
+}
 
 static const difference differences[] = {
     {"kind", "rank 1 (127.0.0.1) submitted broadcast of float32 [4], root 0", change_kind},
@@ -52,6 +55,7 @@ static const difference differences[] = {
     {"op", "rank 1 (127.0.0.1) submitted allreduce of float32 [4], max", change_op},
     {"prescale", "[4], sum, prescale 0.5", change_prescale},
     {"postscale", "[4], sum, postscale 0.25", change_postscale},
+    {"note", "[4], sum, a sparse tensor", change_note},
 };
 enum { DIFFERENCES = sizeof differences / sizeof differences[0] };
 
@@ -92,6 +96,37 @@ static void try_differences(ring_comm *comm, void *shared) {
 
 static void test_differences_fail_that_name_on_all_ranks(void) {
   for (int size = 2; size <= 4; size++) run_comms(size, try_differences, NULL);
+}
+
+/* A group under one name, whose dtypes differ in number or order. */
+static void try_dtypes(ring_comm *comm, void *shared) {
+  (void)shared;
+  static const ring_dtype dtypes[3][2] = {
+      {RING_FLOAT32, RING_INT32}, {RING_INT32, RING_FLOAT32}, {RING_INT32, RING_INT32}};
+  static const char *const texts[2] = {"group of counts [1 int32, 1 float32], sum",
+                                       "group of int32 counts [1, 1], sum"};
+  int32_t data[2] = {1, 1};
+  ring_buffer buffers[2] = {{data, data, 1}, {data + 1, data + 1, 1}};
+  ring_reducer *reducer = reducer_of(comm, NULL);
+  ring_operation operation = RING_OPERATION_INIT;
+  operation.kind = RING_OPERATION_ALLREDUCE_GROUP;
+  operation.name = "group";
+  operation.buffers = buffers;
+  operation.buffer_count = 2;
+  for (int other = 1; other <= 2; other++) {
+    operation.dtypes = dtypes[ring_comm_rank(comm) == 1 ? other : 0];
+    ring_submission *submission = submit(reducer, &operation);
+    CHECK_INT(ring_submission_wait(submission), RING_MISMATCH);
+    CHECK_CONTAINS(ring_submission_error(submission)->message,
+                   "group of counts [1 float32, 1 int32], sum");
+    CHECK_CONTAINS(ring_submission_error(submission)->message, texts[other - 1]);
+    ring_submission_free(submission);
+  }
+  end_reducer(reducer);
+}
+
+static void test_dtypes_of_a_group_are_compared(void) {
+  run_comms(2, try_dtypes, NULL);
 }
 
 /* Rank 2 submits the name when it has failed on the others. */
@@ -246,6 +281,41 @@ static void test_stalls_name_tensors_and_ranks(void) {
   shared_free(met, sizeof *met);
 }
 
+/* Ranks 0 and 1 differ under a name, and submit it again; rank 2 never does. The deadline is that of calls. */
+static void run_stalled_again(int rank, int size, void *shared) {
+  static const int64_t one = 1;
+  float value = 1;
+  ring_comm *comm;
+  ring_options options = rank_options(rank, size);
+  options.call_timeout = 3;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_reducer *reducer = reducer_of(comm, NULL);
+  ring_operation operation = sum_of("x", &value, &one);
+  if (rank < 2) {
+    if (rank == 1) operation.op = RING_MIN;
+    ring_submission *differs = submit(reducer, &operation);
+    expect_works(reducer, "y", size);
+    finish_with(differs, RING_MISMATCH, "[1], min");
+    ring_submission *again = submit(reducer, &operation);
+    finish_with(again, RING_TIMEOUT, "s for rank 2 (127.0.0.1): submit it on all ranks");
+  } else {
+    expect_works(reducer, "y", size);
+    usleep(1500000);
+  }
+  expect_works(reducer, "z", size); /* rank 2 waits here, and so takes part in cycles */
+  ranks_barrier(shared, size);
+  expect_works(reducer, "x", size);
+  end_reducer(reducer);
+  CHECK_INT(ring_comm_close(comm), RING_OK);
+  ring_comm_free(comm);
+}
+
+static void test_a_name_that_has_failed_stalls_as_others(void) {
+  int *met = shared_alloc(sizeof *met);
+  run_ranks(3, run_stalled_again, met);
+  shared_free(met, sizeof *met);
+}
+
 /* Rank 1 submits nothing for a while. */
 static void run_absent(int rank, int size, void *shared) {
   (void)shared;
@@ -288,6 +358,29 @@ static void try_early_close(ring_comm *comm, void *shared) {
 
 static void test_close_before_the_others_have_finished(void) {
   run_comms(3, try_early_close, NULL);
+}
+
+/* Rank 1 leaves both reducers, and closes the first one, while rank 0 waits in the second one. */
+static void try_leave(ring_comm *comm, void *shared) {
+  (void)shared;
+  static const int64_t one = 1;
+  float value = 1;
+  ring_reducer *first = reducer_of(comm, NULL), *second = reducer_of(comm, NULL);
+  ring_operation operation = sum_of("x", &value, &one);
+  if (ring_comm_rank(comm) == 1) {
+    CHECK_INT(ring_reducer_leave(first), RING_OK);
+    CHECK_INT(ring_reducer_leave(second), RING_OK);
+    CHECK_INT(ring_reducer_leave(second), RING_OK);
+    refuse(second, &operation, "the reducer is closed");
+  } else {
+    finish_with(submit(second, &operation), RING_MISMATCH, "rank 1 (127.0.0.1) has closed");
+  }
+  end_reducer(first);
+  end_reducer(second);
+}
+
+static void test_ranks_leave_several_reducers(void) {
+  run_comms(2, try_leave, NULL);
 }
 
 /* Closing without waiting first. */
@@ -455,13 +548,16 @@ static void test_forked_children_may_only_free(void) {
 
 int main(void) {
   RUN(test_differences_fail_that_name_on_all_ranks);
+  RUN(test_dtypes_of_a_group_are_compared);
   RUN(test_difference_fails_ranks_that_submit_later);
   RUN(test_changed_tensors_are_agreed_on_again);
   RUN(test_bad_submissions_fail_on_their_rank_alone);
   RUN(test_options_that_differ);
   RUN(test_stalls_name_tensors_and_ranks);
+  RUN(test_a_name_that_has_failed_stalls_as_others);
   RUN(test_absent_ranks_are_named_with_tensors);
   RUN(test_close_before_the_others_have_finished);
+  RUN(test_ranks_leave_several_reducers);
   RUN(test_close_waits_for_submissions);
   RUN(test_free_aborts);
   RUN(test_abort_in_a_cycle);

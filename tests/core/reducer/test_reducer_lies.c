@@ -87,6 +87,18 @@ static int64_t announce_dtype(uint8_t *bytes) {
   description[1] = 99;
   return lie_pack(bytes, "x", 1, description, length);
 }
+static int64_t announce_dtype_of_group(uint8_t *bytes) {
+  uint8_t description[64];
+  float data[1];
+  const ring_buffer buffers[2] = {{data, data, 1}, {data, data, 1}};
+  ring_operation operation = RING_OPERATION_INIT;
+  operation.kind = RING_OPERATION_ALLREDUCE_GROUP;
+  operation.buffers = buffers;
+  operation.buffer_count = 2;
+  size_t length = lie_describe(description, &operation);
+  description[length - 1] = 99;
+  return lie_pack(bytes, "g", 1, description, length);
+}
 static int64_t announce_root(uint8_t *bytes) {
   uint8_t description[64];
   ring_operation operation = RING_OPERATION_INIT;
@@ -137,7 +149,7 @@ static const lie lies[] = {
     {NO_TENSOR, announce_huge_shape},   {NO_TENSOR, announce_no_name},
     {NO_TENSOR, announce_split_name},   {NO_TENSOR, announce_long_name},
     {NO_TENSOR, announce_a_rest},       {NO_LENGTH, announce_less_than_nothing},
-    {NO_LENGTH, announce_too_much},
+    {NO_LENGTH, announce_too_much},     {NO_TENSOR, announce_dtype_of_group},
 };
 
 /* The reducer of an honest rank fails with this text. */
