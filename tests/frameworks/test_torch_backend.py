@@ -379,8 +379,17 @@ def own_communicator():
     import torch.distributed as dist
 
     with open_comm() as comm:
+        os.environ.update(RANK="7", WORLD_SIZE="1")  # of an earlier group
         group = comm.torch_group()
         assert comm.torch_group() is group
+        variables = {"RANK": comm.rank, "WORLD_SIZE": comm.size, "LOCAL_RANK": comm.local_rank}
+        assert all(os.environ[name] == str(value) for name, value in variables.items())
+        assert os.environ["MASTER_ADDR"] == comm.hosts[0] and int(os.environ["MASTER_PORT"]) > 0
+        devices = {"cpu", "cuda"} if torch.backends.cuda.is_built() else {"cpu"}
+        assert set(dist.Backend.backend_capability["sparkring"]) == devices
+        rows = [torch.empty(comm.rank) for _ in range(comm.size)]  # rank 0 receives nothing
+        dist.all_to_all(rows, [torch.ones(i) for i in range(comm.size)])
+        assert [x.tolist() for x in rows] == [[1.0] * comm.rank] * comm.size
         assert group.rank() == comm.rank == dist.get_rank()
         tensor = torch.ones(3)
         dist.all_reduce(tensor)

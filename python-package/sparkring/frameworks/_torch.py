@@ -8,7 +8,7 @@ default Gloo and TensorPipe use the address of the host's own name.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sparkring._method import method
 from sparkring.frameworks._exchange import communicator, of_root
@@ -61,21 +61,25 @@ def torch_env(comm: Ring = None, /) -> dict[str, str]:
     ...     torch.distributed.init_process_group("gloo")
     """
     with communicator(comm) as ring:
-        port = of_root(ring, ring.port_reserve)
-        hosts = list(dict.fromkeys(ring.hosts))
-        values = {
-            "MASTER_ADDR": hosts[0],
-            "MASTER_PORT": port,
-            "RANK": ring.rank,
-            "WORLD_SIZE": ring.size,
-            "LOCAL_RANK": ring.local_rank,
-            "LOCAL_WORLD_SIZE": ring.local_size,
-            "GROUP_RANK": hosts.index(ring.hosts[ring.rank]),
-            "GROUP_WORLD_SIZE": len(hosts),
-        }
-        to_others = interface(ring)
-        if to_others is not None:
-            values.update((name, os.environ.get(name, to_others)) for name in INTERFACES)
+        return set_variables(ring, of_root(ring, ring.port_reserve))
+
+
+def set_variables(ring: Any, port: int) -> dict[str, str]:
+    """Set the variables of the ranks of a ring; rank 0 binds the port. Collective."""
+    hosts = list(dict.fromkeys(ring.hosts))
+    values = {
+        "MASTER_ADDR": hosts[0],
+        "MASTER_PORT": port,
+        "RANK": ring.rank,
+        "WORLD_SIZE": ring.size,
+        "LOCAL_RANK": ring.local_rank,
+        "LOCAL_WORLD_SIZE": ring.local_size,
+        "GROUP_RANK": hosts.index(ring.hosts[ring.rank]),
+        "GROUP_WORLD_SIZE": len(hosts),
+    }
+    to_others = interface(ring)
+    if to_others is not None:
+        values.update((name, os.environ.get(name, to_others)) for name in INTERFACES)
     variables = {name: str(value) for name, value in values.items()}
     os.environ.update(variables)
     return variables

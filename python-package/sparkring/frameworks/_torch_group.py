@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sparkring._agree import agree
 from sparkring._method import method
 from sparkring.frameworks._exchange import of_root
+from sparkring.frameworks._torch import set_variables
 
 if TYPE_CHECKING:
     from sparkring._core import Communicator
@@ -24,7 +25,9 @@ def torch_group(self: Communicator, timeout: float = 600.0) -> Any:
 
     Collective. The first call imports PyTorch and makes the group, with the backend "sparkring" of
     `sparkring.torch`; later calls return the same group. ``destroy_process_group`` leaves the
-    communicator open. While other threads use the group, the communicator returns `BusyError`.
+    communicator open. While other threads use the group, the communicator returns `BusyError`. The
+    call sets the variables of `torch_env`, by which Accelerate, Lightning and the Trainer of
+    Transformers find the ranks.
 
     Parameters
     ----------
@@ -63,5 +66,6 @@ def torch_group(self: Communicator, timeout: float = 600.0) -> Any:
         from sparkring.torch._process_group import make_default_group
 
         port = of_root(self, self.port_reserve)
+        set_variables(self, port)
         group = make_default_group(self, port, timedelta(seconds=timeout))
     return group

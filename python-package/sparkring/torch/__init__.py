@@ -107,7 +107,7 @@ from sparkring.torch._horovod.operations import (
 from sparkring.torch._horovod.optimizer import DistributedOptimizer
 from sparkring.torch._horovod.parameters import broadcast_optimizer_state, broadcast_parameters
 from sparkring.torch._horovod.sync_batch_norm import SyncBatchNorm
-from sparkring.torch._process_group import ProcessGroup
+from sparkring.torch._process_group import ProcessGroup, device_types
 
 __all__ = [
     "Adasum",
@@ -186,7 +186,7 @@ __all__ = [
 if not dist.is_available():
     raise ImportError("this PyTorch has no torch.distributed: install a build that has it")
 if "SPARKRING" not in dist.Backend._plugins:
-    dist.Backend.register_backend("sparkring", ProcessGroup.create, devices=["cpu", "cuda"])
+    dist.Backend.register_backend("sparkring", ProcessGroup.create, devices=device_types())
 
 
 def __dir__() -> list[str]:

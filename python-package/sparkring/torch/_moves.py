@@ -177,4 +177,5 @@ def _write(tensor: torch.Tensor, plain: torch.Tensor) -> None:
 
 def _flat(octets: Any, dtype: torch.dtype) -> torch.Tensor:
     """Return received bytes as elements."""
-    return torch.from_numpy(np.asarray(octets)).view(dtype)
+    received = torch.from_numpy(np.asarray(octets))
+    return received.view(dtype) if received.numel() else torch.empty(0, dtype=dtype)

@@ -142,7 +142,7 @@ class ProcessGroup(OnGpu):
 
     @property
     def _device_types(self) -> list[torch.device]:
-        return [torch.device("cpu"), torch.device("cuda")]
+        return [torch.device(each) for each in device_types()]
 
     def rank(self) -> int:
         """Return the rank in the group."""
@@ -193,6 +193,11 @@ class ProcessGroup(OnGpu):
 
     def _set_sequence_number_for_group(self) -> None:
         """Do nothing: the core numbers the calls."""
+
+
+def device_types() -> list[str]:
+    """Return the types of devices that the backend serves with this PyTorch."""
+    return ["cpu", "cuda"] if torch.backends.cuda.is_built() else ["cpu"]
 
 
 def default_group_of(comm: Communicator) -> ProcessGroup | None:
