@@ -20,6 +20,7 @@ def check(torch, hvd, rank, size):
         gradients,
         gradients_of_groups,
         fail,
+        differ,
         parts,
         finish_early,
     ):
@@ -95,6 +96,10 @@ def reduce_groups(torch, hvd, rank, size):
     assert hvd.synchronize(handle)[0].tolist() == [total / size] * 2
     results = hvd.grouped_allreduce_(mixed, op=hvd.Max)
     assert all(a is b for a, b in zip(results, mixed)) and mixed[1][0, 0] == size - 1
+    scaled = hvd.grouped_allreduce(
+        [torch.tensor([3]), torch.ones(1)], op=hvd.Sum, prescale_factor=0.5
+    )
+    assert [each.item() for each in scaled] == [size, size / 2]
     small = hvd.grouped_allreduce([torch.ones(2)], compression=hvd.Compression.fp16)
     assert small[0].dtype is torch.float32
 
@@ -105,8 +110,11 @@ def reduce_sparse(torch, hvd, rank, size):
     dense = result.to_dense()
     assert result.is_sparse and torch.allclose(dense[0], torch.tensor([1.0, 2.0]) / size)
     assert dense[3].tolist() == [4.0, 4.0]
-    total = hvd.synchronize(hvd.sparse_allreduce_async(entries, op=hvd.Sum))
+    total = hvd.sparse_allreduce_async(entries, op=hvd.Sum)()
     assert total.to_dense()[3].tolist() == [4.0 * size] * 2
+    whole = torch.sparse_coo_tensor([[2] * (rank > 0)], [3] * (rank > 0), (5,), dtype=torch.int64)
+    mean = hvd.synchronize(hvd.sparse_allreduce_async(whole))
+    assert mean.dtype is torch.int64 and mean.to_dense()[2] == 3 * (size - 1) // size
 
 
 def gather(torch, hvd, rank, size):
@@ -216,12 +224,49 @@ def fail(torch, hvd, rank, size):
         hvd.allreduce(torch.ones(2, dtype=[torch.float32, torch.int32][rank % 2]), name="type")
     twice = hvd.allreduce_async(torch.ones(2), name="twice")
     if rank == 0:
-        with pytest.raises(hvd.HorovodInternalError, match="in flight"):
+        with pytest.raises(ValueError, match="in flight"):
             for _ in range(3):
                 hvd.allreduce_async(torch.ones(2), name="never")
     else:
         hvd.allreduce_async(torch.ones(2), name="never")
     assert hvd.synchronize(twice).tolist() == [1.0] * 2
+
+
+def differ(torch, hvd, rank, size):
+    """What differs between ranks, in number, too, is an error on all of them, and not a wait."""
+    whole, real = torch.ones(2, dtype=torch.int32), torch.ones(2)
+    sparse = torch.eye(2).to_sparse()
+    first = rank == 0
+
+    def group():
+        return hvd.grouped_allreduce([real, whole] if first else [real, real])
+
+    def kinds():
+        return (hvd.allreduce if first else hvd.allgather)(real)
+
+    def entries():
+        if first:
+            return hvd.sparse_allreduce_async(sparse, name="entries")()
+        return hvd.allreduce(sparse.to_dense(), name="entries")
+
+    def shapes():
+        tensor = torch.sparse_coo_tensor([[0], [0]], [1.0], (2, 2 + rank))
+        return hvd.synchronize(hvd.sparse_allreduce_async(tensor))
+
+    def steps():
+        op = hvd.Adasum if first else hvd.Sum
+        return hvd.grouped_allreduce([real, real], op=op)
+
+    for call, text in (
+        (group, r"counts \[2 float32, 2 int32\].*float32 counts \[2, 2\]"),
+        (kinds, "allreduce of .* allgather of"),
+        (entries, r"sparse float32 \[2, 2\].*allreduce of float32"),
+        (shapes, r"sparse float32 \[2, 2\].*sparse float32 \[2, 3\]"),
+        (steps, r"Adasum of float32 \[2\]"),
+    ):
+        with pytest.raises(hvd.HorovodInternalError, match=f"MismatchError: .*{text}"):
+            call()
+        assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == size
 
 
 def parts(torch, hvd, rank, size):

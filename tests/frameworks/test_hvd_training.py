@@ -30,6 +30,8 @@ def train_in_every_way(shared):
         wrong_arguments,
         adasum,
         states,
+        schedules,
+        outside,
         batch_norm,
     ):
         check(torch, hvd, rank, size)
@@ -217,6 +219,45 @@ def states(torch, hvd, rank, size):
     assert state["param_groups"][0]["lr"] == 0.2 and state["state"][0]["step"] == 4
     moments = state["state"][0]["exp_avg"]
     assert moments.abs().sum() > 0 and (hvd.broadcast(moments, 1) == moments).all()
+
+
+def schedules(torch, hvd, rank, size):
+    """A scheduler made on the first optimizer stays connected when a state is loaded."""
+    for op in (hvd.Average, hvd.Adasum):
+        weight = torch.nn.Parameter(torch.ones(1))
+        inner = torch.optim.SGD([weight], lr=0.8 if rank == 0 else 0.1)
+        schedule = torch.optim.lr_scheduler.StepLR(inner, 1, gamma=0.5)
+        optimizer = hvd.DistributedOptimizer(inner, [("w", weight)], op=op)
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+        optimizer.load_state_dict(optimizer.state_dict())
+        for _ in range(3):
+            optimizer.zero_grad()
+            weight.sum().backward()
+            optimizer.step()
+            schedule.step()
+        assert abs(optimizer.param_groups[0]["lr"] - 0.1) < 1e-9
+        assert abs(weight.item() - (1 - 0.8 - 0.4 - 0.2)) < 1e-6
+
+
+def outside(torch, hvd, rank, size):
+    """Ranks outside the process set step with their own gradients."""
+    some = hvd.add_process_set([0, 1])
+    for op in (hvd.Average, hvd.Adasum):
+        weight = torch.nn.Parameter(torch.zeros(1))
+        inner = torch.optim.SGD([weight], lr=1.0)
+        optimizer = hvd.DistributedOptimizer(inner, [("w", weight)], op=op, process_set=some)
+        (weight * 2).sum().backward()
+        optimizer.step()
+        assert weight.item() == -2
+        optimizer.zero_grad()
+    table = torch.nn.Embedding(3, 2, sparse=True)
+    inner = torch.optim.SparseAdam(list(table.parameters()), lr=0.1)
+    optimizer = hvd.DistributedOptimizer(inner, sparse_as_dense=True)
+    before = table.weight.detach().clone()
+    table(torch.tensor([1])).sum().backward()
+    optimizer.step()
+    assert ((table.weight != before).any(1) == torch.tensor([False, True, False])).all()
+    assert hvd.remove_process_set(some)
 
 
 def batch_norm(torch, hvd, rank, size):

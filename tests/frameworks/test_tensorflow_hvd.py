@@ -46,7 +46,7 @@ def check_values(tf, hvd):
 
 
 def check_gradients(tf, hvd):
-    """Gradients are those of the sum of the losses of all ranks."""
+    """Gradients of losses are averaged, as with Horovod and in PyTorch."""
     rank = hvd.rank()
 
     def gradient(operation, x):
@@ -57,9 +57,10 @@ def check_gradients(tf, hvd):
 
     operations = {
         "average": (hvd.allreduce, 1.5),
-        "gather": (hvd.allgather, 3),
-        "root": (lambda x: hvd.broadcast(x, 0), 3 if rank == 0 else 0),
-        "scatter": (lambda x: hvd.reducescatter(x, op=hvd.Sum), [[1], [2]]),
+        "gather": (hvd.allgather, 1.5),
+        "root": (lambda x: hvd.broadcast(x, 0), 1.5 if rank == 0 else 0),
+        "scatter": (lambda x: hvd.reducescatter(x, op=hvd.Sum), [[2], [4]]),
+        "mean": (hvd.reducescatter, [[1], [2]]),
         "exchange": (lambda x: hvd.alltoall(x), [[1], [2]]),
     }
     for name, (operation, expected) in operations.items():
@@ -92,6 +93,25 @@ def check_tape(tf, hvd):
             assert seen["none"] is None
 
 
+def check_slices(tf, hvd):
+    """Averages of integers are those of the dense tensor: sums are divided, towards zero."""
+
+    def average(values, **options):
+        slices = tf.IndexedSlices(values, tf.constant([0, 2]), tf.constant([3, 1]))
+        return tf.convert_to_tensor(hvd.allreduce(slices, **options))
+
+    rank = hvd.rank()
+    for call in modes(tf, average):
+        assert call(tf.constant([[10 + rank], [-3 - 2 * rank]])).numpy().tolist() == [
+            [10],
+            [0],
+            [-4],
+        ]
+        scaled = call(tf.constant([[10], [4]]), op=hvd.Sum, postscale_factor=0.75)
+        assert scaled.numpy().tolist() == [[15], [0], [6]]
+    assert hvd.allreduce(tf.constant([3]), op=hvd.Sum, prescale_factor=0.5).numpy() == [2]
+
+
 def check_optimizers(tf, hvd):
     """Optimizers of Keras 3, tf_keras and TensorFlow 1 apply the average."""
     import keras
@@ -113,13 +133,65 @@ def check_optimizers(tf, hvd):
     assert variable.numpy().tolist() == [-2]
 
 
+def check_outside(tf, hvd):
+    """A rank outside the process set keeps its gradients."""
+    import keras
+    import tf_keras
+
+    alone = hvd.add_process_set([0])
+    rank = hvd.rank()
+    weight, variable = tf.Variable([1.0]), keras.Variable([1.0])
+    with tf.GradientTape() as tape:
+        loss = weight * (1.0 + rank)
+    tape = hvd.DistributedGradientTape(tape, process_set=alone)
+    (gradient,) = tape.gradient(loss, [weight])
+    assert gradient.numpy() == [1 + rank]
+    ours = hvd.DistributedOptimizer(tf_keras.optimizers.SGD(1.0), process_set=alone)
+    ours.apply_gradients([(gradient, weight)])
+    other = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), process_set=alone)
+    other.apply([gradient], [variable])
+    assert weight.numpy().tolist() == variable.numpy().tolist() == [-rank]
+    if rank == 1:
+        with pytest.raises(ValueError, match="not in the process set"):
+            hvd.allreduce(1.0, process_set=alone)
+    assert hvd.remove_process_set(alone)
+
+
 def check_errors(tf, hvd):
     """What ranks disagree on is an error on all of them, and later calls work."""
+    import tf_keras
+
     for call in modes(tf, lambda: hvd.allreduce(tf.ones([2 + hvd.rank()]), name="x")):
         with pytest.raises((hvd.HorovodInternalError, tf.errors.OpError)) as caught:
             call()
         assert "MismatchError" in str(caught.value)
         assert hvd.allreduce(1.0, op=hvd.Sum).numpy() == 2
+    first = hvd.rank() == 0
+    one = tf.constant([1.0])
+    slices = tf.IndexedSlices(one, tf.constant([0]), tf.constant([1]))
+    for mine, text in (
+        ([tf.constant([1]) if first else one], r"int32 counts \[1\].*float32 counts \[1\]"),
+        ([one, slices if first else one], "gradients dense, sparse"),
+        ([slices if first else None], "gradients sparse.*gradients none"),
+    ):
+        ours = hvd.DistributedOptimizer(tf_keras.optimizers.SGD(1.0), "differs")
+        pairs = [(each, tf.Variable([1.0])) for each in mine]
+        with pytest.raises(hvd.HorovodInternalError, match=f"MismatchError.*{text}"):
+            ours.apply_gradients(pairs)
+        assert hvd.allreduce(1.0, op=hvd.Sum).numpy() == 2
+
+
+def check_order(tf, hvd):
+    """Operations whose order may differ between ranks need names."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        with pytest.raises(RuntimeError, match="a session of TensorFlow 1 needs a name"):
+            hvd.allreduce(tf.constant(1.0))
+        assert session.run(hvd.allreduce(tf.constant(1.0), op=hvd.Sum, name="session")) == 2
+    numbers = tf.data.Dataset.range(2)
+    with pytest.raises(RuntimeError, match=r"tf\.data\.Dataset needs a name"):
+        numbers.map(hvd.allreduce, num_parallel_calls=2)
+    named = numbers.map(lambda x: hvd.allreduce(x, op=hvd.Sum, name="map"))
+    assert list(named.as_numpy_iterator()) == [0, 2]
     with pytest.raises(RuntimeError, match="pass jit_compile=False"):
         tf.function(lambda: hvd.allreduce(tf.ones(2)), jit_compile=True)()
 
@@ -129,7 +201,16 @@ def check():
     import tensorflow as tf
 
     hvd.init(timeout=60)
-    for each in (check_values, check_gradients, check_tape, check_optimizers, check_errors):
+    for each in (
+        check_values,
+        check_gradients,
+        check_tape,
+        check_slices,
+        check_outside,
+        check_optimizers,
+        check_errors,
+        check_order,
+    ):
         each(tf, hvd)
     hvd.shutdown()
 

@@ -62,6 +62,14 @@ def group(process_set: ProcessSet = global_process_set) -> Group:
     return process_set.group()
 
 
+def process_set_of(process_set_id: int) -> ProcessSet:
+    """Return a process set by its number. Raise ValueError when none in use has it."""
+    for each in [global_process_set, *context().sets]:
+        if each.process_set_id == process_set_id:
+            return each
+    raise ValueError(f"no process set in use has the number {process_set_id}")
+
+
 # ---- Life ----------------------------------------------------------------------------------------
 
 
@@ -116,8 +124,9 @@ def init(
 def shutdown() -> None:
     """Wait for the other ranks, and end. Collective.
 
-    Operations in flight, whose handles were not waited for, fail on all ranks. The communicator
-    that `init` has opened is closed. `init` may follow.
+    Operations in flight, whose handles were not waited for, fail on all ranks. Operations of other
+    ranks that wait for this rank fail at once. The communicator that `init` has opened is closed.
+    `init` may follow.
     """
     global _context
     with _changing:
@@ -129,6 +138,10 @@ def shutdown() -> None:
                 if each._group is not None:
                     each._group.reducer.abort(f"shutdown() with {count} operations in flight")
         forget()
+        for each in [*ending.sets, global_process_set]:
+            if each._group is not None:
+                with contextlib.suppress(RingError):  # close() tells
+                    each._group.reducer.leave()
         for each in [*ending.sets, global_process_set]:
             _close(each)
         if ending.owns:

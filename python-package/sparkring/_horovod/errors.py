@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparkring._core import RingError
+from sparkring._core import InvalidError, RingError
 
 
 class HorovodInternalError(RuntimeError):
@@ -13,7 +13,7 @@ class HorovodInternalError(RuntimeError):
 
 
 class _InternalErrors:
-    """A context that raises errors of the core as `HorovodInternalError`.
+    """A context that raises errors of the core as `HorovodInternalError`, or as ValueError.
 
     A class, as a generator would cost a third of a short operation.
     """
@@ -22,6 +22,8 @@ class _InternalErrors:
         pass
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, InvalidError):
+            raise ValueError(str(error)) from error
         if isinstance(error, RingError):
             raise HorovodInternalError(f"{type(error).__name__}: {error}") from error
 
@@ -30,5 +32,8 @@ _INTERNAL_ERRORS = _InternalErrors()
 
 
 def internal_errors() -> _InternalErrors:
-    """Return the context that raises errors of the core as `HorovodInternalError`."""
+    """Return the context that raises errors of the core as `HorovodInternalError`.
+
+    A bad argument, a name in flight among them, is a ValueError on its rank alone.
+    """
     return _INTERNAL_ERRORS

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 
 from sparkring._core import Communicator, RingError
 from sparkring._horovod.errors import internal_errors
@@ -26,7 +25,7 @@ class Group:
                 autotune_log=settings.autotune_log,
             )
         self._naming = threading.Lock()
-        self._counts: Counter[str] = Counter()
+        self._unnamed = 0
 
     @property
     def size(self) -> int:
@@ -36,13 +35,14 @@ class Group:
     def name(self, kind: str, name: str | None) -> str:
         """Name an operation: as the caller does or by the number of earlier ones without a name.
 
-        Two kinds of operations may have the same name.
+        Two kinds of operations may have the same name, where callers give it. What ranks could pass
+        differently is no part of a name: the reducer compares it.
         """
         if name is not None:
             return f"{kind}.{name}"
         with self._naming:
-            self._counts[kind] += 1
-            return f"{kind}.noname.{self._counts[kind]}"
+            self._unnamed += 1
+            return f"noname.{self._unnamed}"
 
     def index(self, rank: int) -> int:
         """Return the place of a global rank in the group. Raise ValueError for a rank outside."""
@@ -58,7 +58,7 @@ class Group:
         with internal_errors():
             last = self.reducer.join()
         with self._naming:
-            self._counts.clear()
+            self._unnamed = 0
         return self.ranks[last]
 
     def close(self) -> None:

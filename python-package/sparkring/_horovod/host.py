@@ -23,6 +23,18 @@ class Compressor(NamedTuple):
 
     dtype: str | None
 
+    def compress(self, tensor: Any) -> tuple[Any, Any]:
+        """Return a tensor of TensorFlow as it travels, and what `decompress` needs."""
+        import tensorflow as tf
+
+        return tf.cast(tensor, self.wire_dtype(tensor.dtype.name)), tensor.dtype
+
+    def decompress(self, tensor: Any, ctx: Any) -> Any:
+        """Return a tensor that has travelled in its first dtype."""
+        import tensorflow as tf
+
+        return tf.cast(tensor, ctx)
+
     def wire_dtype(self, dtype: str) -> str:
         """Return the dtype in which numbers of a dtype travel."""
         return self.dtype if self.dtype and dtype in ("float32", "float64") else dtype
@@ -47,6 +59,7 @@ class Reduction(NamedTuple):
     prescale: float = 1.0
     postscale: float = 1.0
     process_set: ProcessSet = global_process_set
+    note: str | None = None  # what ranks pass alike besides
 
     def into(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
         """Combine the arrays of all ranks. Arrays of one dtype are one operation."""
@@ -58,6 +71,7 @@ class Reduction(NamedTuple):
             self.postscale,
             self.process_set,
             outs=outputs,
+            note=self.note,
         )
         wait_for_all([pending])
 

@@ -35,11 +35,13 @@ def allreduce(
     out: Any = None,
     dtype: str | None = None,
 ) -> Pending:
-    """Combine the arrays of all ranks. ``out`` may be ``x``. Factors multiply floats alone."""
+    """Combine the arrays of all ranks. ``out`` may be ``x``."""
     members, chosen = group(process_set), ops.choose(op)
     named = members.name("allreduce", name)
     if chosen is ops.Adasum:
-        return _adasum(members, named, x, out, prescale_factor, postscale_factor)
+        outs = None if out is None else [out]
+        summed = _adasum(members, named, [x], outs, prescale_factor, postscale_factor)
+        return summed.then(lambda results: results[0])
     with internal_errors():
         return Pending(
             members.reducer.allreduce(
@@ -49,21 +51,35 @@ def allreduce(
 
 
 def _adasum(
-    members: Group, named: str, x: Any, out: Any, prescale_factor: float, postscale_factor: float
+    members: Group,
+    named: str,
+    xs: Sequence[Any],
+    outs: Sequence[Any] | None,
+    prescale_factor: float,
+    postscale_factor: float,
 ) -> Pending:
-    """Gather the arrays, and combine them on each rank in the same order."""
-    array = np.asarray(x)
-    if array.dtype.kind != "f":
-        raise ValueError(f"Adasum combines floating-point arrays, and x has {array.dtype}")
+    """Gather the arrays in one operation, and combine them on each rank in the same order."""
+    arrays = [np.asarray(x) for x in xs]
+    for array in arrays:
+        if array.dtype.kind != "f":
+            raise ValueError(f"Adasum combines floating-point arrays, and x has {array.dtype}")
+    ends = np.cumsum([array.size for array in arrays])[:-1]
+    row = np.concatenate([array.ravel() for array in arrays]) * prescale_factor
+    note = "Adasum of " + ", ".join(f"{array.dtype} {list(array.shape)}" for array in arrays)
     with internal_errors():
-        gathered = members.reducer.allgather(named, array.reshape(1, -1) * prescale_factor)
+        gathered = members.reducer.allgather(named, row.reshape(1, -1), note=note)
 
-    def finish(rows: Any) -> Any:
-        result = (adasum(rows) * postscale_factor).astype(array.dtype).reshape(array.shape)
-        if out is None:
-            return result
-        np.copyto(np.asarray(out), result)
-        return out
+    def finish(rows: Any) -> list[Any]:
+        parts = zip(*(np.split(each, ends) for each in rows))
+        results = [
+            (adasum(part) * postscale_factor).astype(array.dtype).reshape(array.shape)
+            for part, array in zip(parts, arrays)
+        ]
+        if outs is None:
+            return results
+        for out, result in zip(outs, results):
+            np.copyto(np.asarray(out), result)
+        return list(outs)
 
     return Pending(gathered, finish)
 
@@ -76,44 +92,21 @@ def grouped_allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     outs: Sequence[Any] | None = None,
-    dtypes: Sequence[str | None] | None = None,
+    note: str | None = None,
 ) -> Pending:
-    """Combine lists of arrays, of any dtypes; arrays of one dtype travel together."""
+    """Combine lists of arrays, of any dtypes; arrays of one dtype travel together.
+
+    ``note`` is what ranks have to pass alike besides.
+    """
     members, chosen = group(process_set), ops.choose(op)
-    named = members.name("grouped_allreduce", name)
-    kinds = list(dtypes) if dtypes is not None else [None] * len(xs)
-    if chosen is ops.Adasum:
-        targets: Sequence[Any] = outs if outs is not None else [None] * len(xs)
-        factors = (prescale_factor, postscale_factor)
-        works = [
-            _adasum(members, f"{named}.{i}", x, targets[i], *factors) for i, x in enumerate(xs)
-        ]
-        return Pending(works)
-    alike: dict[str, list[int]] = {}
-    for i, x in enumerate(xs):
-        alike.setdefault(kinds[i] or str(x.dtype), []).append(i)
+    named = members.name("allreduce", name)
+    factors = (prescale_factor, postscale_factor)
+    if chosen is ops.Adasum and xs:
+        return _adasum(members, named, xs, outs, *factors)
     with internal_errors():
-        submissions = [
-            members.reducer.allreduce_group(
-                f"{named}.{kind}",
-                [xs[i] for i in places],
-                chosen.core,
-                None if outs is None else [outs[i] for i in places],
-                kinds[places[0]],
-                prescale_factor,
-                postscale_factor,
-            )
-            for kind, places in alike.items()
-        ]
-
-    def finish(results: list[list[Any]]) -> list[Any]:
-        ordered: list[Any] = [None] * len(xs)
-        for places, arrays in zip(alike.values(), results):
-            for place, array in zip(places, arrays):
-                ordered[place] = array
-        return ordered
-
-    return Pending(submissions, finish)
+        return Pending(
+            members.reducer.allreduce_group(named, xs, chosen.core, outs, None, *factors, note=note)
+        )
 
 
 def allgather(
@@ -126,6 +119,18 @@ def allgather(
     members = group(process_set)
     with internal_errors():
         return Pending(members.reducer.allgather(members.name("allgather", name), x, dtype))
+
+
+def gather_entries(
+    rows: Any, note: str, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Pending:
+    """Gather the packed entries of sparse arrays, for a sum: a reduction to the other ranks.
+
+    So a rank that reduces a dense array under the name gets an error, as this rank does.
+    """
+    members = group(process_set)
+    with internal_errors():
+        return Pending(members.reducer.allgather(members.name("allreduce", name), rows, note=note))
 
 
 def reducescatter(

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Callable
@@ -41,13 +42,19 @@ class Settings(NamedTuple):
             cycle_time=_cycle_time(),
             cache_capacity=_at_least_one(_number("HOROVOD_CACHE_CAPACITY", int)),
             warn_after=0.0 if _flag("HOROVOD_STALL_CHECK_DISABLE") else warn_after,
-            stall_timeout=_number("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", float),
+            stall_timeout=_stall_timeout(),
             autotune=autotune,
             autotune_log=(os.environ.get("HOROVOD_AUTOTUNE_LOG") or None) if autotune else None,
             timeline=None if timeline in (None, "", "DYNAMIC") else timeline,
             mark_cycles=bool(_flag("HOROVOD_TIMELINE_MARK_CYCLES")),
             dynamic_process_sets=_flag("HOROVOD_DYNAMIC_PROCESS_SETS") is not False,
         )
+
+
+def _stall_timeout() -> float | None:
+    """Return Horovod's 0, by which stalled operations wait for ever, as the reducer's infinity."""
+    seconds: float | None = _number("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", float)
+    return math.inf if seconds == 0 else seconds
 
 
 def _cycle_time() -> float | None:

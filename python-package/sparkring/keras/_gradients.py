@@ -20,8 +20,10 @@ def reduce_gradients(
 ) -> list[Any]:
     """Return the gradients combined over all ranks; None stays None.
 
-    Works eagerly and in the compiled train step.
+    Works eagerly and in the compiled train step. A rank outside the process set keeps its own.
     """
+    if not reduction.process_set.included():
+        return list(gradients)
     backend = keras.backend.backend()
     if backend == "tensorflow":
         from sparkring.tensorflow import _gradients

@@ -41,7 +41,7 @@ def allreduce(
     average : bool
         True for ``op=Average``, False for ``op=Sum``.
     prescale_factor, postscale_factor : float
-        Multiply floating-point elements before and after.
+        Multiply elements before and after. Products of integers are made in float64 and truncate.
     op : Average, Sum, Adasum, Min, Max or Product
     process_set : ProcessSet
     """

@@ -59,13 +59,16 @@ from sparkring.tensorflow._ops import (
     grouped_allgather,
     grouped_allreduce,
     grouped_reducescatter,
+    local_rank_op,
+    local_size_op,
+    process_set_included_op,
     rank_op,
     reducescatter,
     size_op,
 )
 from sparkring.tensorflow._optimizer import DistributedOptimizer
 from sparkring.tensorflow._tape import DistributedGradientTape
-from sparkring.tensorflow._variables import broadcast_variables
+from sparkring.tensorflow._variables import broadcast_, broadcast_variables
 
 __all__ = [
     "Adasum",
@@ -87,6 +90,7 @@ __all__ = [
     "alltoall",
     "barrier",
     "broadcast",
+    "broadcast_",
     "broadcast_object",
     "broadcast_variables",
     "ccl_built",
@@ -105,11 +109,14 @@ __all__ = [
     "is_initialized",
     "join",
     "local_rank",
+    "local_rank_op",
     "local_size",
+    "local_size_op",
     "mpi_built",
     "mpi_enabled",
     "mpi_threads_supported",
     "nccl_built",
+    "process_set_included_op",
     "rank",
     "rank_op",
     "reducescatter",

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # mypy: allow-untyped-calls
-"""Reduction of a list of gradients of TensorFlow, dense ones and tf.IndexedSlices."""
+"""Reduction of a list of gradients of TensorFlow, dense ones and tf.IndexedSlices.
+
+The dense gradients are one operation, whose note says of each gradient what it is. So ranks whose
+gradients are of other kinds get an error, before slices are gathered.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +30,11 @@ def reduce_gradients(
     if sparse_as_dense:
         results = [tf.convert_to_tensor(x) if _is_sparse(x) else x for x in results]
     dense = [i for i, x in enumerate(results) if x is not None and not _is_sparse(x)]
-    if dense:
-        tensors = [tf.convert_to_tensor(results[i]) for i in dense]
+    tensors = [tf.convert_to_tensor(results[i]) for i in dense]
+    if len(dense) < len(results):
+        reduction = reduction._replace(note=_kinds(results))
+        tensors = tensors or [tf.zeros([0])]
+    if tensors:
         for i, x in zip(dense, _reduce_dense(tensors, reduction, compression)):
             results[i] = x
     for i, x in enumerate(results):
@@ -37,22 +44,42 @@ def reduce_gradients(
     return results
 
 
+def combine_gradients(gradients: Sequence[Any], reduction: Reduction, *options: Any) -> list[Any]:
+    """Return what `reduce_gradients` does; outside the process set the gradients themselves."""
+    if not reduction.process_set.included():
+        return list(gradients)
+    return reduce_gradients(gradients, reduction, *options)
+
+
 def _is_sparse(x: Any) -> bool:
     return isinstance(x, tf.IndexedSlices)
+
+
+def _kinds(gradients: Sequence[Any]) -> str:
+    """Return a text such as "gradients dense, 2 none, sparse"."""
+    runs: list[tuple[str, int]] = []
+    for x in gradients:
+        kind = "none" if x is None else "sparse" if _is_sparse(x) else "dense"
+        if runs and runs[-1][0] == kind:
+            runs[-1] = kind, runs[-1][1] + 1
+        else:
+            runs.append((kind, 1))
+    return "gradients " + ", ".join(kind if n == 1 else f"{n} {kind}" for kind, n in runs)
 
 
 def _reduce_dense(
     tensors: Sequence[Any], reduction: Reduction, compression: Compressor
 ) -> list[Any]:
-    sent = [tf.cast(x, compression.wire_dtype(x.dtype.name)) for x in tensors]
-    received = on_host(reduction.of, sent, same_as(sent))
-    return [tf.cast(y, x.dtype) for x, y in zip(tensors, received)]
+    packed = [compression.compress(x) for x in tensors]
+    sent = [x for x, _ in packed]
+    received = on_host(reduction.of, sent, same_as(sent), reduction.name)
+    return [compression.decompress(y, ctx) for y, (_, ctx) in zip(received, packed)]
 
 
 def _reduce_sparse(x: Any, reduction: Reduction) -> Any:
     """Gather the slices of all ranks: a variable adds up slices with the same index."""
     if reduction.op not in (Average, Sum):
-        raise ValueError(
+        raise NotImplementedError(
             f"op={reduction.op} has no meaning for tf.IndexedSlices: pass sparse_as_dense=True"
         )
 
@@ -63,10 +90,23 @@ def _reduce_sparse(x: Any, reduction: Reduction) -> Any:
         return wait_for_all([operations.allgather(x, name, members) for x, name in named])
 
     parts = [x.values, x.indices]
-    values, indices = on_host(run, parts, [any_rows(part) for part in parts])
+    values, indices = on_host(run, parts, [any_rows(part) for part in parts], reduction.name)
     factor = reduction.prescale * reduction.postscale
     if reduction.op is Average:
         factor /= reduction.process_set.size()
+    if factor != 1.0 and values.dtype.is_integer:
+        return _scale_whole(values, indices, factor, x.dense_shape)
     if factor != 1.0:
         values = values * tf.cast(factor, values.dtype)
     return tf.IndexedSlices(values, indices, x.dense_shape)
+
+
+def _scale_whole(values: Any, indices: Any, factor: float, shape: Any) -> Any:
+    """Add up integers of the same index, and multiply the sums: they truncate towards zero.
+
+    So the result is that of the dense tensor.
+    """
+    places, segments = tf.unique(indices)
+    sums = tf.math.unsorted_segment_sum(values, segments, tf.size(places))
+    scaled = tf.cast(tf.cast(sums, tf.float64) * factor, values.dtype)
+    return tf.IndexedSlices(scaled, places, shape)

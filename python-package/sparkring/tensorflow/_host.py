@@ -3,7 +3,7 @@
 """Calls of functions on NumPy arrays, at once or from the graph of a ``tf.function``.
 
 TensorFlow runs the stateful operations of a ``tf.function`` in the order of the program, so the
-calls have the same order on all ranks.
+calls have the same order on all ranks. Sessions of TensorFlow 1 and functions of tf.data do not.
 """
 
 from __future__ import annotations
@@ -17,19 +17,27 @@ Spec = tuple[Any, Any]  # dtype and shape of a result
 
 
 def on_host(
-    function: Callable[..., Sequence[Any]], tensors: Sequence[Any], specs: Sequence[Spec]
+    function: Callable[..., Sequence[Any]],
+    tensors: Sequence[Any],
+    specs: Sequence[Spec],
+    name: str | None,
 ) -> list[Any]:
     """Call a function on the values of tensors, and return its results as tensors.
+
+    ``name`` is that of the operation.
 
     Raises
     ------
     RuntimeError
-        In a program that XLA compiles.
+        In a program that XLA compiles, and for an operation without a name in a program that runs
+        operations in any order.
     """
     if tf.executing_eagerly():
         results = function(*[x.numpy() for x in tensors])
         return [tf.convert_to_tensor(each) for each in results]
     refuse_xla()
+    if name is None:
+        _refuse_any_order()
     outputs = tf.numpy_function(function, tensors, [dtype for dtype, _ in specs])
     for output, (_, shape) in zip(outputs, specs):
         output.set_shape(shape)
@@ -44,6 +52,23 @@ def refuse_xla() -> None:
         raise RuntimeError(
             "sparkring's collectives cannot run in a program that XLA compiles: pass"
             " jit_compile=False to compile() or tf.function"
+        )
+
+
+def _refuse_any_order() -> None:
+    """Raise an error where the order of operations may differ between ranks: it numbers them."""
+    place = None
+    graph = tf.compat.v1.get_default_graph()
+    if not tf.compat.v1.executing_eagerly_outside_functions():
+        place = "a session of TensorFlow 1"
+    while place is None and hasattr(graph, "outer_graph"):  # a function's
+        if graph.name.startswith("Dataset_"):
+            place = "a function of tf.data.Dataset"
+        graph = graph.outer_graph
+    if place is not None:
+        raise RuntimeError(
+            f"a collective in {place} needs a name, because its operations run in any order: pass"
+            " name=, the same on all ranks"
         )
 
 

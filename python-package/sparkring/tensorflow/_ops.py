@@ -2,31 +2,38 @@
 # mypy: allow-untyped-calls, allow-untyped-decorators
 """Collectives on tensors of TensorFlow, at once and in a ``tf.function``, with gradients.
 
-The gradient is that of the sum of the losses of all ranks. Arguments are what
+The gradients of ranks are averaged where each rank's loss counts alike, as Horovod does: those of
+`allgather` and `broadcast`. `allreduce` combines them with its own op. Arguments are what
 ``tf.convert_to_tensor`` takes. Within a ``tf.function`` the operations run in the order of the
 program, which is the same on all ranks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from sparkring._horovod import operations
-from sparkring._horovod.context import group
+from sparkring._horovod.context import group, local_rank, local_size, process_set_of, rank
 from sparkring._horovod.host import Compression, Compressor, Reduction
 from sparkring._horovod.ops import Average, ReduceOp, Sum, choose
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
 from sparkring.tensorflow._gradients import reduce_gradients
-from sparkring.tensorflow._host import any_rows, on_host, same_as
+from sparkring.tensorflow._host import any_rows, on_host, refuse_xla, same_as
 
 
 def _gradient_of(name: str | None) -> str | None:
     """Name the operation of a gradient, where the operation has a name."""
     return None if name is None else f"{name}.gradient"
+
+
+def _average(upstream: Any, name: str | None, process_set: ProcessSet) -> Any:
+    """Average the gradients of the result of an operation."""
+    reduction = Reduction(_gradient_of(name), Average, process_set=process_set)
+    return reduce_gradients([upstream], reduction, Compression.none)[0]
 
 
 def _part_of(name: str | None, part: int) -> str | None:
@@ -37,12 +44,15 @@ def _part_of(name: str | None, part: int) -> str | None:
 def allreduce(
     tensor: Any,
     average: bool | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
     compression: Compressor = Compression.none,
     op: ReduceOp | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
     sparse_as_dense: bool = False,
 ) -> Any:
     """Combine a tensor of all ranks; the average by default.
@@ -53,13 +63,16 @@ def allreduce(
         For tf.IndexedSlices the slices of all ranks are gathered, unless ``sparse_as_dense``.
     average : bool
         True for ``op=Average``, False for ``op=Sum``.
+    device_dense, device_sparse, ignore_name_scope
+        Ignored; Horovod has them, here and in the other operations.
     compression : Compression.none, Compression.fp16 or Compression.bf16
         The dtype in which the tensor travels.
     op : Average, Sum, Adasum, Min, Max or Product
     prescale_factor, postscale_factor : float
-        Multiply floating-point elements before and after.
+        Multiply elements before and after. Products of integers are made in float64 and truncate.
     name : str
-        The same on all ranks; by default the number of the operation.
+        The same on all ranks; by default the number of the operation. A session of TensorFlow 1 and
+        a function of tf.data need one.
     process_set : ProcessSet
 
     Returns
@@ -67,25 +80,37 @@ def allreduce(
     tf.Tensor or tf.IndexedSlices
     """
     if isinstance(tensor, tf.IndexedSlices):
+        group(process_set)
         chosen = choose(op, average)
         reduction = Reduction(name, chosen, prescale_factor, postscale_factor, process_set)
         return reduce_gradients([tensor], reduction, compression, sparse_as_dense)[0]
     return grouped_allreduce(
-        [tensor], average, compression, op, prescale_factor, postscale_factor, name, process_set
+        [tensor],
+        average,
+        compression=compression,
+        op=op,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+        name=name,
+        process_set=process_set,
     )[0]
 
 
 def grouped_allreduce(
     tensors: Sequence[Any],
     average: bool | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
     compression: Compressor = Compression.none,
     op: ReduceOp | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
 ) -> list[Any]:
     """Combine several tensors of all ranks as one operation, as `allreduce` does."""
+    group(process_set)  # refuses a rank outside
     chosen = choose(op, average)
     reduction = Reduction(name, chosen, prescale_factor, postscale_factor, process_set)
 
@@ -103,42 +128,49 @@ def grouped_allreduce(
 
 
 def allgather(
-    tensor: Any, name: str | None = None, process_set: ProcessSet = global_process_set
+    tensor: Any,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
 ) -> Any:
     """Concatenate a tensor of all ranks along the first dimension, which may differ."""
     members = group(process_set)
+    counting = None if name is None else f"{name}.rows"
 
     def rows_of(count: Any) -> list[Any]:
-        return [operations.allgather(count, None, process_set).wait()]
+        return [operations.allgather(count, counting, process_set).wait()]
 
     @tf.custom_gradient
     def run(x: Any) -> Any:
         def gradient(upstream: Any) -> Any:
             count = tf.shape(x, tf.int64)[:1]
-            rows = on_host(rows_of, [count], [(tf.int64, [members.size])])[0]
-            total = Reduction(_gradient_of(name), Sum, process_set=process_set)
-            summed = reduce_gradients([upstream], total, Compression.none)[0]
-            return tf.split(summed, rows, num=members.size)[members.comm.rank]
+            rows = on_host(rows_of, [count], [(tf.int64, [members.size])], counting)[0]
+            mean = _average(upstream, name, process_set)
+            return tf.split(mean, rows, num=members.size)[members.comm.rank]
 
         def call(array: Any) -> list[Any]:
             return [operations.allgather(array, name, process_set).wait()]
 
-        return on_host(call, [x], [any_rows(x)])[0], gradient
+        return on_host(call, [x], [any_rows(x)], name)[0], gradient
 
     return run(tf.convert_to_tensor(tensor))
 
 
 def grouped_allgather(
-    tensors: Sequence[Any], name: str | None = None, process_set: ProcessSet = global_process_set
+    tensors: Sequence[Any],
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
     """Gather several tensors, as `allgather` does."""
-    return [allgather(x, _part_of(name, i), process_set) for i, x in enumerate(tensors)]
+    return [allgather(x, _part_of(name, i), process_set=process_set) for i, x in enumerate(tensors)]
 
 
 def broadcast(
     tensor: Any,
     root_rank: int,
     name: str | None = None,
+    ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
     """Return the tensor of a global rank on all ranks."""
@@ -148,61 +180,75 @@ def broadcast(
     @tf.custom_gradient
     def run(x: Any) -> Any:
         def gradient(upstream: Any) -> Any:
-            total = Reduction(_gradient_of(name), Sum, process_set=process_set)
-            summed = reduce_gradients([upstream], total, Compression.none)[0]
-            return summed if is_root else tf.zeros_like(summed)
+            mean = _average(upstream, name, process_set)
+            return mean if is_root else tf.zeros_like(mean)
 
         def call(array: Any) -> list[Any]:
             return [operations.broadcast(array, root_rank, name, process_set).wait()]
 
-        return on_host(call, [x], same_as([x]))[0], gradient
+        return on_host(call, [x], same_as([x]), name)[0], gradient
 
     return run(tf.convert_to_tensor(tensor))
 
 
 def reducescatter(
     tensor: Any,
+    device_dense: str = "",
     compression: Compressor = Compression.none,
     op: ReduceOp = Average,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Any:
     """Combine a tensor of all ranks and return the rows of this rank.
 
     The first ranks get one row more where the rows cannot be shared equally. The gradient gathers
-    the gradients of all ranks.
+    the gradients of all ranks; those of a sum count once for each rank, as in `allreduce`.
     """
     members = group(process_set)
-    average = 1.0 / members.size if op is Average else 1.0
+    times = members.size if op is Sum else 1
 
     @tf.custom_gradient
     def run(x: Any) -> Any:
         def gradient(upstream: Any) -> Any:
-            factor = average * prescale_factor * postscale_factor
-            return allgather(upstream, _gradient_of(name), process_set) * tf.cast(factor, x.dtype)
+            factor = tf.cast(times * prescale_factor * postscale_factor, x.dtype)
+            return allgather(upstream * factor, _gradient_of(name), process_set=process_set)
 
         def call(array: Any) -> list[Any]:
             factors = (prescale_factor, postscale_factor)
             return [operations.reducescatter(array, name, op, *factors, process_set).wait()]
 
-        sent = tf.cast(x, compression.wire_dtype(x.dtype.name))
-        return tf.cast(on_host(call, [sent], [any_rows(sent)])[0], x.dtype), gradient
+        sent, ctx = compression.compress(x)
+        received = on_host(call, [sent], [any_rows(sent)], name)[0]
+        return compression.decompress(received, ctx), gradient
 
     return run(tf.convert_to_tensor(tensor))
 
 
 def grouped_reducescatter(
     tensors: Sequence[Any],
+    device_dense: str = "",
     compression: Compressor = Compression.none,
     op: ReduceOp = Average,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
 ) -> list[Any]:
     """Combine and scatter several tensors, as `reducescatter` does."""
     return [
-        reducescatter(x, compression, op, _part_of(name, i), process_set)
+        reducescatter(
+            x,
+            compression=compression,
+            op=op,
+            name=_part_of(name, i),
+            process_set=process_set,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+        )
         for i, x in enumerate(tensors)
     ]
 
@@ -211,6 +257,7 @@ def alltoall(
     tensor: Any,
     splits: Any = None,
     name: str | None = None,
+    ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
     """Send ``splits[r]`` rows to each rank ``r``; equal parts without splits.
@@ -231,10 +278,10 @@ def alltoall(
     def run(x: Any) -> Any:
         parts = tf.cast([] if splits is None else splits, tf.int32)
         specs = [any_rows(x), (tf.int32, [members.size])]
-        received, rows = on_host(call, [x, parts], specs)
+        received, rows = on_host(call, [x, parts], specs, name)
 
         def gradient(upstream: Any, _rows: Any = None) -> Any:
-            return alltoall(upstream, rows, _gradient_of(name), process_set)[0]
+            return alltoall(upstream, rows, _gradient_of(name), process_set=process_set)[0]
 
         return (received, rows), gradient
 
@@ -242,11 +289,36 @@ def alltoall(
     return received if splits is None else (received, rows)
 
 
-def size_op(process_set: ProcessSet = global_process_set, name: str | None = None) -> Any:
-    """Return the number of ranks as a tensor."""
-    return tf.constant(group(process_set).size, tf.int32, name=name)
+def _number(value: Callable[[], int], name: str | None) -> Any:
+    """Return a number that a program asks for each time it runs."""
+    if tf.executing_eagerly():
+        return tf.constant(value(), tf.int32, name=name)
+    refuse_xla()
+    made = tf.numpy_function(lambda: np.int32(value()), [], tf.int32, name=name)
+    made.set_shape([])
+    return made
+
+
+def size_op(process_set_id: int = 0, name: str | None = None) -> Any:
+    """Return the number of ranks of a process set as a tensor."""
+    return _number(lambda: process_set_of(process_set_id).size(), name)
 
 
 def rank_op(name: str | None = None) -> Any:
     """Return the rank of this process as a tensor."""
-    return tf.constant(group().comm.rank, tf.int32, name=name)
+    return _number(rank, name)
+
+
+def local_rank_op(name: str | None = None) -> Any:
+    """Return the rank of this process among those of its host as a tensor."""
+    return _number(local_rank, name)
+
+
+def local_size_op(name: str | None = None) -> Any:
+    """Return the number of ranks of this host as a tensor."""
+    return _number(local_size, name)
+
+
+def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> Any:
+    """Return as a tensor 1 if this rank is in a process set, 0 if not."""
+    return _number(lambda: int(process_set_of(process_set_id).included()), name)

@@ -12,7 +12,7 @@ import tensorflow as tf
 from sparkring._horovod.host import Compression, Compressor, predivided
 from sparkring._horovod.ops import Average, ReduceOp
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
-from sparkring.tensorflow._gradients import reduce_gradients
+from sparkring.tensorflow._gradients import combine_gradients
 
 _numbers = itertools.count(1)
 
@@ -24,7 +24,7 @@ class _Distributed:
 
     def _combine(self, grads_and_vars: Any) -> list[tuple[Any, Any]]:
         pairs = list(grads_and_vars)
-        combined = reduce_gradients([gradient for gradient, _ in pairs], *self._sparkring)
+        combined = combine_gradients([gradient for gradient, _ in pairs], *self._sparkring)
         return [(gradient, variable) for gradient, (_, variable) in zip(combined, pairs)]
 
 

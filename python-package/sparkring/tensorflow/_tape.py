@@ -11,7 +11,7 @@ import tensorflow as tf
 from sparkring._horovod.host import Compression, Compressor, predivided
 from sparkring._horovod.ops import Average, ReduceOp
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
-from sparkring.tensorflow._gradients import reduce_gradients
+from sparkring.tensorflow._gradients import combine_gradients
 
 
 class _Distributed:
@@ -23,7 +23,7 @@ class _Distributed:
         """Return the gradients, combined over all ranks, in the structure of the sources."""
         mine = super().gradient(target, sources, *arguments, **keywords)  # type: ignore[misc]
         flat = tf.nest.flatten(mine, expand_composites=False)
-        combined = reduce_gradients(flat, *self._sparkring)
+        combined = combine_gradients(flat, *self._sparkring)
         return tf.nest.pack_sequence_as(mine, combined, expand_composites=False)
 
 
@@ -53,6 +53,7 @@ def DistributedGradientTape(  # noqa: N802 (Horovod's name)
     gradient_predivide_factor : float
         The part of the division of an average that comes before the sum.
     process_set : ProcessSet
+        The ranks whose gradients are combined; other ranks keep their own.
     name : str
         Names the operations. Tapes whose operations are under way at once have different names.
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -45,5 +45,16 @@ def broadcast_variables(
     values = [tf.convert_to_tensor(each) for each in targets]
     if not values:
         return
-    for target, value in zip(targets, on_host(call, values, same_as(values))):
+    for target, value in zip(targets, on_host(call, values, same_as(values), name)):
         target.assign(value)
+
+
+def broadcast_(
+    variables: Sequence[Any],
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> list[Any]:
+    """Give the variables the values of a global rank, and return their values."""
+    broadcast_variables(variables, root_rank, process_set, name or "variables")
+    return [tf.convert_to_tensor(each) for each in variables]

@@ -5,6 +5,7 @@
 
     elastic (public)       run, TorchState, ElasticSampler
     optimizer, hook        gradients of all ranks: DistributedOptimizer, DistributedDataParallel
+      shared_state           groups and state of an optimizer, filled in place
       sync_batch_norm, parameters
         operations             the calls, with handles or results
           autograd               their gradients

@@ -17,9 +17,10 @@ import torch
 from sparkring._horovod import ops
 from sparkring._horovod.process_sets import ProcessSet
 from sparkring.torch._horovod import starts
+from sparkring.torch._horovod.shared_state import SharedState, shared_state
 
 
-class _AdasumOptimizer(torch.optim.Optimizer):
+class _AdasumOptimizer(SharedState):
     """The methods that the class of an Adasum optimizer has before those of its own class."""
 
     _names: dict[Any, str]
@@ -42,8 +43,11 @@ class _AdasumOptimizer(torch.optim.Optimizer):
     def step(self, closure=None):
         """Take a step of this rank and combine it with those of all ranks.
 
-        Of ``backward_passes_per_step`` calls the last one steps.
+        Of ``backward_passes_per_step`` calls the last one steps. A rank outside the process set
+        steps alone, in each call.
         """
+        if not self._process_set.included():
+            return super().step(closure)
         self._counted += 1
         if self._counted % self._passes:
             return None if closure is None else closure()
@@ -59,11 +63,6 @@ class _AdasumOptimizer(torch.optim.Optimizer):
             whole = self._compression.decompress(work.wait(), ctx)
             parameter.detach().copy_(start + whole)
         return loss
-
-
-def shared_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Return the attributes of an optimizer without the methods that a scheduler has wrapped."""
-    return {name: value for name, value in vars(optimizer).items() if name != "step"}
 
 
 def adasum_class(own: type[torch.optim.Optimizer]) -> Any:

@@ -34,11 +34,13 @@ class Gradients:
         predivide: float,
         groups: int | Sequence[Parameters] | None,
         sparse_as_dense: bool,
+        stays_sparse: bool,
         process_set: ProcessSet,
     ) -> None:
         self._names, self._compression, self._op = names, compression, op
         self._passes, self._predivide = passes, predivide
         self._sparse_as_dense, self._process_set = sparse_as_dense, process_set
+        self._stays_sparse = stays_sparse  # the optimizer takes no dense gradients
         self._left = dict.fromkeys(names, passes)  # backward passes until the reduction
         self._works: dict[Any, tuple[Pending, list[Any], list[Any]]] = {}  # by parameter or group
         self._groups = _divide(names, groups)
@@ -56,6 +58,8 @@ class Gradients:
 
     def finish(self) -> None:
         """Reduce what the backward passes have not, and wait for all."""
+        if not self._process_set.included():
+            return
         self._hook()
         for parameter in self._names:
             if parameter.requires_grad and self._key(parameter) not in self._works:
@@ -71,6 +75,8 @@ class Gradients:
 
     def _hook(self) -> None:
         """Give a hook to parameters that require gradients and have none."""
+        if not self._process_set.included():
+            return
         for parameter in self._names:
             if parameter.requires_grad and parameter not in self._hooked:
                 self._hooked.add(parameter)
@@ -108,7 +114,8 @@ class Gradients:
         for parameter in members:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        name = f"gradient.{self._names[members[0]]}"
+        first = key[0] if isinstance(key, tuple) else key
+        name = f"gradient.{self._names[first]}"
         if not isinstance(key, tuple) and key.grad.is_sparse and not self._sparse_as_dense:
             sparse = starts.sparse_allreduce(key.grad, name, self._op, self._process_set)
             self._works[key] = (sparse.then(lambda tensor: [tensor]), members, [None])
@@ -126,7 +133,9 @@ class Gradients:
         for parameter, result, ctx in zip(members, work.wait(), contexts):
             whole = self._compression.decompress(result, ctx)
             if parameter.grad.is_sparse:
-                parameter.grad = whole
+                dims = parameter.grad.sparse_dim()
+                sparse = self._stays_sparse and not whole.is_sparse
+                parameter.grad = whole.to_sparse(dims) if sparse else whole
             elif whole.data_ptr() != parameter.grad.data_ptr():
                 parameter.grad.detach().copy_(whole)
 

@@ -177,14 +177,27 @@ def grouped_allreduce_(
     )
 
 
+class SparseHandle(int):
+    """A handle that is a function, too: a call of it is `synchronize`."""
+
+    def __call__(self) -> torch.Tensor:
+        """Wait for the result."""
+        return synchronize(self)
+
+
 def sparse_allreduce_async(
     tensor: torch.Tensor,
     name: str | None = None,
     op: ReduceOp | None = None,
     process_set: ProcessSet = global_process_set,
-) -> int:
-    """Start the sum or the average of sparse tensors; the result is a sparse tensor."""
-    return register(starts.sparse_allreduce(tensor, name, ops.choose(op), process_set))
+) -> SparseHandle:
+    """Start the sum or the average of sparse tensors; the result is a sparse tensor.
+
+    As with Horovod, the handle is also a function that waits for the result.
+    """
+    return SparseHandle(
+        register(starts.sparse_allreduce(tensor, name, ops.choose(op), process_set))
+    )
 
 
 # ---- allgather -----------------------------------------------------------------------------------

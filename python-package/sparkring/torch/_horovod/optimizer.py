@@ -19,14 +19,15 @@ import torch
 from sparkring._horovod import ops
 from sparkring._horovod.ops import ReduceOp
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
-from sparkring.torch._horovod.adasum_optimizer import adasum_class, shared_state
+from sparkring.torch._horovod.adasum_optimizer import adasum_class
 from sparkring.torch._horovod.compression import Compression
 from sparkring.torch._horovod.gradients import Gradients
+from sparkring.torch._horovod.shared_state import SharedState, shared_state
 
 Named = Iterable[tuple[str, torch.nn.Parameter]]
 
 
-class _DistributedOptimizer(torch.optim.Optimizer):
+class _DistributedOptimizer(SharedState):
     """The methods that the class of a distributed optimizer has before those of its own class."""
 
     _gradients: Gradients
@@ -125,8 +126,10 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     groups : int, or list of lists of Parameter
         Groups of parameters that are reduced as one operation, or their number.
     sparse_as_dense : bool
-        Whether sparse gradients are made dense before they are reduced.
+        Whether sparse gradients are made dense before they are reduced. The optimizer gets dense
+        gradients then, and SparseAdam sparse ones.
     process_set : ProcessSet
+        The ranks whose gradients are reduced. Other ranks step with their own gradients.
 
     Returns
     -------
@@ -163,6 +166,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         gradient_predivide_factor,
         groups,
         sparse_as_dense,
+        isinstance(optimizer, torch.optim.SparseAdam),
         process_set,
     )
     return result

@@ -12,6 +12,7 @@ import torch
 from sparkring._horovod.objects import broadcast_object
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
 from sparkring.torch._horovod import starts
+from sparkring.torch._horovod.shared_state import load_in_place
 
 
 def broadcast_parameters(
@@ -51,8 +52,8 @@ def broadcast_optimizer_state(
 ) -> None:
     """Give the optimizer the state and the options of the root. Collective.
 
-    Ranks may have stepped or not; the optimizer of the root decides. Tensors of the state that all
-    ranks have alike are overwritten in place.
+    Ranks may have stepped or not; the optimizer of the root decides. Options are set in place, so
+    schedulers that were made on the optimizer go on with them.
 
     Parameters
     ----------
@@ -71,4 +72,4 @@ def broadcast_optimizer_state(
         optimizer.state_dict() if is_root else None, root_rank, "optimizer", process_set
     )
     if not is_root:
-        optimizer.load_state_dict(state)
+        load_in_place(optimizer, optimizer.load_state_dict, state)

@@ -32,12 +32,13 @@ class ElasticSampler(Sampler):
     def __init__(self, dataset: Any, shuffle: bool = True, seed: int = 0) -> None:
         self.dataset, self.shuffle, self.seed = dataset, shuffle, seed
         self.epoch = 0
+        self.processed_num = 0  # samples that all ranks have processed, as this rank estimates
         self.processed_indices: set[int] = set()
         self.reset()
 
     def set_epoch(self, epoch: int) -> None:
         """Begin an epoch, in which no sample was processed."""
-        self.epoch = epoch
+        self.epoch, self.processed_num = epoch, 0
         self.processed_indices = set()
         self.reset()
 
@@ -47,7 +48,9 @@ class ElasticSampler(Sampler):
 
     def record_indices(self, indices: Iterable[int]) -> None:
         """Count samples as processed, by their places in the data set."""
-        self.processed_indices.update(indices)
+        added = set(indices) - self.processed_indices
+        self.processed_num += len(added) * self.num_replicas
+        self.processed_indices |= added
 
     def reset(self) -> None:
         """Deal the samples that are left to the ranks."""
@@ -68,12 +71,17 @@ class ElasticSampler(Sampler):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the epoch and the processed samples of this rank."""
-        return {"epoch": self.epoch, "processed_indices": set(self.processed_indices)}
+        return {
+            "epoch": self.epoch,
+            "processed_num": self.processed_num,
+            "processed_indices": set(self.processed_indices),
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on with an epoch."""
         self.epoch = state_dict["epoch"]
         self.processed_indices = set(state_dict["processed_indices"])
+        self.processed_num = state_dict.get("processed_num", len(self.processed_indices))
         self.reset()
 
     @staticmethod
@@ -81,7 +89,8 @@ class ElasticSampler(Sampler):
         """Join what ranks have processed, in the epoch of rank 0."""
         epoch = states[0]["epoch"]
         alike = [each["processed_indices"] for each in states if each["epoch"] == epoch]
-        return {"epoch": epoch, "processed_indices": set().union(*alike)}
+        union = set().union(*alike)
+        return {"epoch": epoch, "processed_num": len(union), "processed_indices": union}
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.indices)

@@ -7,13 +7,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from sparkring._horovod import operations, ops
-from sparkring._horovod.context import group
 from sparkring._horovod.pending import Pending
 from sparkring._horovod.process_sets import ProcessSet
 from sparkring.torch import _streams as streams
@@ -30,23 +30,16 @@ def _host(tensor: torch.Tensor) -> torch.Tensor:
 class _Argument:
     """A tensor as an argument of a reduction, and what turns the result into the caller's.
 
-    The core multiplies floating-point elements alone, so integers are multiplied here. Adasum takes
-    no bfloat16, so it gets float32.
+    Adasum takes no bfloat16, so it gets float32.
     """
 
-    __slots__ = ("_device", "_dtype", "_output", "_postscale", "factors", "out", "x")
+    __slots__ = ("_device", "_dtype", "_output", "out", "x")
 
-    def __init__(
-        self, tensor: torch.Tensor, output: torch.Tensor | None, op: ops.ReduceOp, factors: Factors
-    ) -> None:
+    def __init__(self, tensor: torch.Tensor, output: torch.Tensor | None, op: ops.ReduceOp) -> None:
         shared = self.x = view.plain(_host(tensor)).detach()
-        self._dtype, self._postscale, self._output = tensor.dtype, 1.0, output
-        self.factors = factors
+        self._dtype, self._output = tensor.dtype, output
         if op is ops.Adasum and tensor.dtype is torch.bfloat16:
             self.x = self.x.float()
-        if factors != (1.0, 1.0) and not tensor.dtype.is_floating_point:
-            self.factors, self._postscale = (1.0, 1.0), factors[1]
-            self.x = self._multiply(self.x, factors[0])
         self.out: torch.Tensor | None = None
         self._device = tensor.device
         if output is None or streams.is_here(output):
@@ -54,19 +47,11 @@ class _Argument:
         if output.is_contiguous() and self.x.dtype is output.dtype:
             self.out = self.x if output is tensor and self.x is shared else output.detach()
 
-    def _multiply(self, tensor: torch.Tensor, factor: float) -> torch.Tensor:
-        if factor == 1.0:
-            return tensor
-        if tensor.is_complex():
-            return tensor * factor
-        return (tensor.double() * factor).to(self._dtype)
-
     def finish(self, result: Any) -> torch.Tensor:
         """Return the result as the caller's tensor."""
-        if self.out is not None and self._output is not None and self._postscale == 1.0:
+        if self.out is not None and self._output is not None:
             return self._output
-        made = self._multiply(torch.as_tensor(result).to(self._dtype), self._postscale)
-        made = made.to(self._device)
+        made = torch.as_tensor(result).to(self._dtype).to(self._device)
         if self._output is None:
             return made
         self._output.detach().copy_(made)
@@ -85,8 +70,8 @@ def allreduce(
     unscaled = factors == (1.0, 1.0) and op is not ops.Adasum
     if output is tensor and unscaled and view.is_plain(tensor):
         return operations.allreduce(tensor, name, op, 1.0, 1.0, process_set, out=tensor)
-    argument = _Argument(tensor, output, op, factors)
-    work = operations.allreduce(argument.x, name, op, *argument.factors, process_set, argument.out)
+    argument = _Argument(tensor, output, op)
+    work = operations.allreduce(argument.x, name, op, *factors, process_set, argument.out)
     return work.then(argument.finish)
 
 
@@ -100,13 +85,13 @@ def grouped_allreduce(
 ) -> Pending:
     """Combine lists of tensors."""
     targets: Sequence[Any] = [None] * len(tensors) if outputs is None else outputs
-    arguments = [_Argument(x, out, op, factors) for x, out in zip(tensors, targets)]
+    arguments = [_Argument(x, out, op) for x, out in zip(tensors, targets)]
     whole = all(each.out is not None for each in arguments)
     work = operations.grouped_allreduce(
         [each.x for each in arguments],
         name,
         op,
-        *(arguments[0].factors if arguments else factors),
+        *factors,
         process_set,
         [each.out for each in arguments] if whole and arguments else None,
     )
@@ -134,8 +119,8 @@ def reducescatter(
     process_set: ProcessSet,
 ) -> Pending:
     """Combine the tensors and give each rank rows."""
-    argument = _Argument(tensor, None, op, factors)
-    work = operations.reducescatter(argument.x, name, op, *argument.factors, process_set)
+    argument = _Argument(tensor, None, op)
+    work = operations.reducescatter(argument.x, name, op, *factors, process_set)
     return work.then(argument.finish)
 
 
@@ -161,7 +146,7 @@ def broadcast(
     process_set: ProcessSet,
 ) -> Pending:
     """Send the tensor of the root, a global rank."""
-    argument = _Argument(tensor, output, ops.Sum, (1.0, 1.0))
+    argument = _Argument(tensor, output, ops.Sum)
     work = operations.broadcast(argument.x, root_rank, name, process_set, argument.out)
     return work.then(argument.finish)
 
@@ -173,13 +158,41 @@ def sparse_allreduce(
     if op not in (ops.Average, ops.Sum):
         raise ValueError(f"op is {op!r}: sparse_allreduce_async takes Average and Sum")
     mine = tensor.detach().coalesce()
-    named = group(process_set).name("sparse_allreduce", name)
-    indices = allgather(mine.indices().t().contiguous(), f"{named}.indices", process_set)
-    values = allgather(mine.values(), f"{named}.values", process_set)
-    parts = process_set.size() if op is ops.Average else 1
+    note = f"sparse {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+    gathered = operations.gather_entries(_pack(mine), note, name, process_set)
 
-    def finish(_: Any) -> torch.Tensor:
-        places, entries = indices.wait().t(), values.wait()
-        return torch.sparse_coo_tensor(places, entries / parts, tensor.shape).coalesce()
+    def finish(rows: torch.Tensor) -> torch.Tensor:
+        total = _unpack(rows, mine).to(tensor.device)
+        return _divide(total, process_set.size()) if op is ops.Average else total
 
-    return Pending([indices, values], finish)
+    return gathered.then(finish)
+
+
+def _pack(sparse: torch.Tensor) -> torch.Tensor:
+    """Return a row of bytes for each entry: its places, then its values."""
+    values = _host(sparse.values())
+    entries = values.reshape(len(values), math.prod(values.shape[1:]))
+    return torch.cat([_bytes(_host(sparse.indices()).t()), _bytes(entries)], 1)
+
+
+def _bytes(matrix: torch.Tensor) -> torch.Tensor:
+    return matrix.clone(memory_format=torch.contiguous_format).view(torch.uint8)
+
+
+def _unpack(rows: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Return the sum of the entries in rows, as a sparse tensor."""
+    parts = rows.tensor_split([8 * like.sparse_dim()], 1)
+    places, entries = (each.clone(memory_format=torch.contiguous_format) for each in parts)
+    values = entries.view(like.dtype).reshape(len(rows), *like.values().shape[1:])
+    return torch.sparse_coo_tensor(
+        places.view(torch.int64).t(), values, like.shape, check_invariants=True
+    ).coalesce()
+
+
+def _divide(sparse: torch.Tensor, parts: int) -> torch.Tensor:
+    """Divide, with integers as a dense average does: towards zero."""
+    real = sparse.dtype.is_floating_point or sparse.dtype.is_complex
+    values = torch.div(sparse.values(), parts, rounding_mode=None if real else "trunc")
+    return torch.sparse_coo_tensor(
+        sparse.indices(), values, sparse.shape, check_invariants=False
+    ).coalesce()

@@ -13,6 +13,7 @@ from sparkring._horovod.elastic import ObjectState
 from sparkring._horovod.objects import allgather_object, broadcast_object
 from sparkring.torch._horovod.parameters import broadcast_optimizer_state, broadcast_parameters
 from sparkring.torch._horovod.sampler import ElasticSampler
+from sparkring.torch._horovod.shared_state import load_in_place
 
 
 class TorchState(ObjectState):
@@ -48,7 +49,11 @@ class TorchState(ObjectState):
     def _go_back(self) -> None:
         super()._go_back()
         for name, saved in self._dicts.items():
-            self._stateful[name].load_state_dict(copy.deepcopy(saved))
+            value, copied = self._stateful[name], copy.deepcopy(saved)
+            if isinstance(value, torch.optim.Optimizer):
+                load_in_place(value, value.load_state_dict, copied)
+            else:
+                value.load_state_dict(copied)
 
     def sync(self) -> None:
         """Give all ranks the state of rank 0; samplers join what all ranks have processed."""
