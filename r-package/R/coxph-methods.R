@@ -5,8 +5,7 @@
 # The hazard of each stratum at each time, for rows at the means of the covariates: a list with
 # `table`, a matrix with a row for each time, and the number of rows of each stratum.
 coxph_baseline <- function(comm, records, fit, levels) {
-  beta <- ifelse(is.na(fit$coefficients), 0, fit$coefficients)
-  sweep <- coxph_pass(comm, records, beta, fit$efron, detail = TRUE)$sweep
+  sweep <- coxph_pass(comm, records, coxph_beta(records, fit), fit$efron, detail = TRUE)$sweep
   signed <- t(records$sign * records$weights)
   at_risk <- records_cumulate(comm, records$stratum, signed, TRUE)[1L, records$first]
   count <- length(records$first)
@@ -14,10 +13,10 @@ coxph_baseline <- function(comm, records, fit, levels) {
   lost <- records_sums(records$weights[censored], records$group[censored], count)
   stops <- tabulate(records$group[records$sign > 0], count) > 0
   table <- rbind(records$strata, records$time[records$first], at_risk, records$died, lost,
-                 sweep$hazard, sweep$squared, sweep$moved)
+                 sweep$hazard, sweep$squared, sweep$moved * records$scale)
   table <- t(ring_allgatherv(comm, unname(table[, stops, drop = FALSE])))
   colnames(table) <- c("stratum", "time", "n.risk", "n.event", "n.censor", "hazard", "variance",
-                       names(beta))
+                       names(fit$coefficients))
   strata <- max(1L, length(levels))
   rows <- ring_allreduce(comm, as.double(tabulate(records$stratum[records$sign > 0], strata)))
   list(table = table, rows = rows)

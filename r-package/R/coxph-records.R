@@ -20,15 +20,17 @@ records_make <- function(comm, own) {
   }
   key <- records_key(comm, numbers[[1L]], numbers[[2L]], length(own$levels))
   part <- records_part(comm, key)
-  packed <- .Call(C_records_pack, c(list(key), numbers), own$x, moments$means, order(part))
+  packed <- .Call(C_records_pack, c(list(key), numbers), own$x, moments$means, moments$scale,
+                  order(part))
   packed <- ring_alltoallv(comm, packed, tabulate(part, ring_size(comm)))
   records <- records_unpack(packed, order(packed[1L, ]))
-  c(records, list(means = moments$means, mean_offset = moments$mean_offset,
+  c(records, list(means = moments$means, scale = moments$scale, mean_offset = moments$mean_offset,
                   rows = as.integer(moments$rows), events = as.integer(moments$events)))
 }
 
-# The means of the columns, as survival has them: 0 for columns of -1, 0 and 1, and without weights
-# where rows have start times. And that of the offset.
+# The means of the columns, as survival has them, and their scale, the mean distance from the mean:
+# 0 and 1 for columns of -1, 0 and 1, and without weights where rows have start times. And the mean
+# of the offset.
 records_means <- function(comm, own) {
   agree(comm, tsqr_check(own$x))
   code <- .Call(C_columns_codes, own$x)
@@ -38,9 +40,19 @@ records_means <- function(comm, own) {
   )))
   if (sums[[1L]] == 0) check_stop("there are no rows with a weight on any rank", call = NULL)
   width <- ncol(own$x)
-  means <- sums[-seq_len(4L + width)] / sums[[if (is.null(own$start)) 3L else 1L]]
-  list(rows = sums[[1L]], events = sums[[2L]], mean_offset = sums[[4L]] / sums[[3L]],
-       means = replace(means, sums[4L + seq_len(width)] == 0, 0))
+  total <- sums[[if (is.null(own$start)) 3L else 1L]]
+  plain <- sums[4L + seq_len(width)] == 0
+  means <- replace(sums[-seq_len(4L + width)] / total, plain, 0)
+  scale <- records_scale(comm, own, means) / total
+  list(rows = sums[[1L]], events = sums[[2L]], mean_offset = sums[[4L]] / sums[[3L]], means = means,
+       scale = replace(scale, plain | scale == 0, 1))
+}
+
+# The sum of the distances of each column from its mean.
+records_scale <- function(comm, own, means) {
+  weights <- if (is.null(own$start)) own$weights else 1
+  gaps <- vapply(seq_along(means), function(k) sum(weights * abs(own$x[, k] - means[[k]])), 0)
+  ring_allreduce(comm, gaps)
 }
 
 # Numbers in the order of stratum and time, which are equal for equal strata and times.
@@ -126,9 +138,9 @@ records_carried <- function(beyond, stratum) {
   carried
 }
 
-# The likelihood and its derivatives. With `detail`, the list has also what survfit() and residuals
-# need: `sweep`, the numbers of groups of src/coxph.h; `hazard`, that of each record; and `total`,
-# the cumulative hazard of each group.
+# The likelihood and its derivatives by the coefficients of scaled covariates. With `detail`, the
+# list has also what survfit() and residuals need: `sweep`, the numbers of groups of src/coxph.h;
+# `hazard`, that of each record; and `total`, the cumulative hazard of each group.
 coxph_pass <- function(comm, records, beta, efron, detail = FALSE) {
   x <- records$x
   width <- nrow(x)
@@ -151,9 +163,10 @@ coxph_pass <- function(comm, records, beta, efron, detail = FALSE) {
   found
 }
 
-# The score residuals of the records, without weights: a column each.
+# The score residuals of the records, without weights: a column each. `beta` is of the scaled
+# covariates, as in coxph_pass(); the residuals are those of the covariates as they were.
 coxph_residuals <- function(comm, records, beta, efron) {
   pass <- coxph_pass(comm, records, beta, efron, detail = TRUE)
   moved <- records_cumulate(comm, records$strata, pass$sweep$moved, FALSE)
-  .Call(C_coxph_residuals, records, pass$sweep, pass$hazard, pass$total, moved)
+  .Call(C_coxph_residuals, records, pass$sweep, pass$hazard, pass$total, moved) * records$scale
 }

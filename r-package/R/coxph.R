@@ -15,22 +15,27 @@
 #' The ranks exchange their rows once, so that each rank has an interval of the times. In each
 #' iteration they send a matrix with as many rows and columns as there are coefficients.
 #'
-#' Times count as equal only if they are identical: `coxph()` makes nearly identical times equal,
-#' by its `timefix`. Round the times first, if they result from arithmetic. Concordance is not
+#' Times that differ by rounding alone count as equal, as in `coxph()`. Concordance is not
 #' computed.
+#'
+#' A coefficient that still grows when the likelihood does not has a warning, as in `coxph()`: it
+#' may be infinite.
 #'
 #' @inheritParams ring_glm
 #' @param formula As for `survival::coxph()`: the left side is a `Surv()` object of right-censored
-#'   or `(start, stop]` times. The right side may have `strata()`, `cluster()` and `offset()`, but
-#'   no `ridge()`, `pspline()`, `frailty()` or `tt()`.
+#'   or `(start, stop]` times. In the formula, a status of 1 and 2 is judged by all ranks; a column
+#'   that `Surv()` has made on each rank is taken as it is. The right side may have `strata()`,
+#'   `cluster()` and `offset()`, but no `ridge()`, `pspline()`, `frailty()` or `tt()`.
 #' @param data,weights,subset,na.action As for `survival::coxph()`. `data`, `weights` and `subset`
 #'   are those of the rows of this rank, which may be none.
 #' @param ties The treatment of equal times, a string: `"efron"` or `"breslow"`.
 #' @param robust Whether to compute the robust variance, `TRUE` or `FALSE`. By default it is with
 #'   `cluster()`, and with weights that are not whole numbers.
 #' @param init The initial coefficients, numbers. `NULL`: zeros.
-#' @param control A list of the largest number of iterations, `iter.max`, and of the relative change
-#'   of the likelihood that ends them, `eps`.
+#' @param control A list with elements of `survival::coxph.control()`: the largest number of
+#'   iterations, `iter.max`; the relative change of the likelihood that ends them, `eps`; the
+#'   tolerances for columns that depend on columns before them, `toler.chol`, and for infinite
+#'   coefficients, `toler.inf`; and whether times that differ by rounding are equal, `timefix`.
 #' @param baseline Whether to keep the baseline hazard, for `survfit()`: `TRUE` or `FALSE`. It has a
 #'   row for each different time.
 #' @param ... Arguments of [ring_apply()], such as `num_proc`, if `comm` is a Spark table.
@@ -72,17 +77,18 @@ ring_coxph <- function(comm, formula, data, weights, subset,
   env <- parent.frame()
   ties <- agree(comm, match.arg(ties))
   baseline <- agree(comm, check_flag(baseline, "baseline"))
+  agree(comm, coxph_need_survival())
   control <- agree(comm, coxph_control(control))
-  data <- agree(comm, if (!missing(data)) data)
+  data <- agree(comm, integer64_rows(if (!missing(data)) data))
   if (chunks_agree(comm, data)) chunks_refuse()
   with_specials <- call
-  agree(comm, coxph_need_survival())
   with_specials$formula <- coxph_formula(comm, formula, data)
   rows <- rows_of_call(comm, with_specials, env, data)
   own <- agree(comm, coxph_own(rows, robust))
   robust <- ring_allreduce(comm, as.double(own$robust)) > 0
   model_check_settings(comm, list(response = rows$response, ties = ties, init = init,
                                   control = control, robust = robust, baseline = baseline))
+  if (control$timefix) own <- times_fix(comm, own)
   records <- records_make(comm, own)
   fit <- coxph_fit(comm, records, colnames(own$x), init, ties == "efron", control)
   if (robust) fit <- coxph_robust(comm, records, fit)
@@ -95,10 +101,10 @@ ring_coxph <- function(comm, formula, data, weights, subset,
 }
 
 coxph_control <- function(control) {
-  all <- utils::modifyList(list(iter.max = 20, eps = 1e-9), as.list(control))
-  odd <- setdiff(names(all), c("iter.max", "eps"))
-  if (length(odd) == 0L) return(all)
-  stop("`control` has no ", odd[[1L]], ": it is a list of `iter.max` and `eps`", call. = FALSE)
+  known <- names(formals(survival::coxph.control))
+  odd <- setdiff(or_default(names(control), as.character(seq_along(control))), known)
+  if (length(odd) == 0L) return(do.call(survival::coxph.control, as.list(control)))
+  stop("`control` has no ", odd[[1L]], ": it is a list with ", toString(known), call. = FALSE)
 }
 
 coxph_need_survival <- function() {
@@ -113,11 +119,14 @@ coxph_formula <- function(comm, formula, data) {
   highest <- agree(comm, if (is_surv) coxph_highest(response, data, environment(formula)) else 0)
   highest <- ring_allreduce(comm, highest, "max")
   agree(comm, {
-    if (!is_surv) stop("the response must be a call of Surv()", call. = FALSE)
+    column <- if (!is_surv) attempt(eval(response, data, environment(formula)))$value
+    if (!is_surv && !inherits(column, "Surv")) {
+      stop("the response must be a call of Surv(), or a column that it has made", call. = FALSE)
+    }
     functions <- mget(c("strata", "cluster"), asNamespace("survival"))
     functions$Surv <- coxph_surv(highest)
     environment(formula) <- list2env(functions, parent = environment(formula))
-    formula[[2L]][[1L]] <- quote(Surv)
+    if (is_surv) formula[[2L]][[1L]] <- quote(Surv)
     formula[[3L]] <- coxph_bare(formula[[3L]])
     terms <- stats::terms(formula, specials = c("strata", "cluster"), data = data)
     coxph_check_terms(terms)
@@ -158,9 +167,16 @@ coxph_highest <- function(response, data, env) {
   max(0, if (is.numeric(status)) as.double(status), na.rm = TRUE)
 }
 
-# Surv() of survival, for a status whose highest value on all ranks is `highest`.
+# Surv() of survival, for a status whose highest value on all ranks is `highest`: with 2, the status
+# is 1 or 2. Surv() of one rank may not see the 2.
 coxph_surv <- function(highest) {
-  mark <- function(status) if (is.numeric(status) && highest == 2) status == 2 else status
+  mark <- function(status) {
+    if (!is.numeric(status)) return(status)
+    status <- as.double(status) - (highest == 2)
+    odd <- !is.na(status) & status != 0 & status != 1
+    if (any(odd)) warning("Invalid status value, converted to NA", call. = FALSE)
+    replace(status, odd, NA) == 1
+  }
   make <- function(time, ...) { # which warns of the maximum of no rows
     if (length(time) > 0L) return(survival::Surv(time, ...))
     suppressWarnings(survival::Surv(time, ...))
@@ -201,108 +217,39 @@ coxph_own <- function(rows, robust) {
   )
 }
 
-# ---- Newton's iterations -------------------------------------------------------------------------
-
-coxph_fit <- function(comm, records, names, init, efron, control) {
-  width <- length(names)
-  if (!is.null(init) && length(init) != width) {
-    check_stop("`init` must have ", width, " values, one for each coefficient", call = NULL)
-  }
-  beta <- if (is.null(init)) double(width) else as.double(init)
-  first <- coxph_pass(comm, records, beta, efron)
-  if (!all(is.finite(unlist(first[c("loglik", "score", "information")])))) {
-    check_stop("the likelihood or its derivatives are not finite at the start: make the scale of ",
-               "covariates, offsets or weights less wide", call = NULL)
-  }
-  fit <- coxph_iterate(comm, records, beta, first, efron, control)
-  kept <- seq_len(width) %in% fit$kept
-  if (!fit$converged) warning("ring_coxph did not converge: see `control`", call. = FALSE)
-  list(
-    coefficients = stats::setNames(replace(fit$beta, !kept, NA), names), var = fit$variance,
-    loglik = c(first$loglik, fit$loglik), score = coxph_score(first), iter = fit$iterations,
-    n = records$rows, nevent = records$events, means = stats::setNames(records$means, names),
-    mean_offset = records$mean_offset, converged = fit$converged, efron = efron,
-    start = replace(beta, !kept, 0)
-  )
-}
-
-# `now` is the pass at `beta`.
-coxph_iterate <- function(comm, records, beta, now, efron, control) {
-  solved <- coxph_step(comm, now, seq_along(beta))
-  kept <- solved$kept
-  converged <- length(beta) == 0L || control$iter.max == 0
-  iteration <- 0L
-  while (!converged && iteration < control$iter.max) {
-    iteration <- iteration + 1L
-    new <- beta + solved$step
-    next_one <- coxph_pass(comm, records, new, efron)
-    # A likelihood of 0, of strata of one row each, has no ratio.
-    change <- if (identical(now$loglik, next_one$loglik)) 0 else
-      abs(1 - now$loglik / next_one$loglik)
-    if (!is.finite(next_one$loglik) || next_one$loglik < now$loglik && change > control$eps) {
-      solved$step <- solved$step / 2
-      next
-    }
-    beta <- new
-    now <- next_one
-    solved <- coxph_step(comm, now, kept)
-    converged <- change <= control$eps
-  }
-  list(beta = beta, variance = solved$variance, loglik = now$loglik, kept = kept,
-       iterations = iteration, converged = converged)
-}
-
-# The score statistic.
-coxph_score <- function(pass) {
-  kept <- coxph_kept(pass$information)
-  score <- pass$score[kept]
-  if (length(kept) == 0L) return(0)
-  sum(score * solve(pass$information[kept, kept, drop = FALSE], score))
-}
-
-# Columns that do not depend on columns before them, by the information.
-coxph_kept <- function(information) {
-  scale <- sqrt(pmax(diag(information), .Machine$double.xmin))
-  decomposed <- qr(information / outer(scale, scale), tol = 1e-9)
-  sort(decomposed$pivot[seq_len(decomposed$rank)])
-}
-
-# Rank 0 computes the step and the variance, in which dependent columns are 0.
-coxph_step <- function(comm, pass, kept) {
-  width <- length(pass$score)
-  solved <- lead(comm, c("kept", "step", "variance"), {
-    kept <- intersect(kept, coxph_kept(pass$information))
-    variance <- matrix(0, width, width)
-    variance[kept, kept] <- if (length(kept) > 0L) {
-      solve(pass$information[kept, kept, drop = FALSE])
-    } else {
-      0
-    }
-    list(kept = kept, step = drop(variance %*% pass$score), variance = variance)
-  })
-  solved$variance <- matrix(solved$variance, width)
-  solved
-}
-
 # ---- Robust variance and tests -------------------------------------------------------------------
 
 # The sum of the squared influences of the rows or clusters. A cluster may have rows on many ranks,
 # so its sum goes to one rank.
 coxph_robust <- function(comm, records, fit) {
-  beta <- ifelse(is.na(fit$coefficients), 0, fit$coefficients)
-  residuals <- t(coxph_residuals(comm, records, beta, fit$efron)) * records$weights
+  score <- coxph_influence(comm, records, coxph_beta(records, fit), fit$efron)
+  # As in coxph(), the test at the start is without offsets.
+  records$offset[] <- 0
+  first <- coxph_influence(comm, records, fit$start * records$scale, fit$efron)
+  sums <- ring_allreduce(comm, c(colSums(first), crossprod(first), crossprod(score %*% fit$var)))
+  width <- length(fit$start)
+  part <- function(i) matrix(sums[width + i * width^2 + seq_len(width^2)], width)
+  fit$rscore <- coxph_wald(part(0), sums[seq_len(width)])
+  fit$naive.var <- fit$var
+  fit$var <- part(1)
+  fit
+}
+
+# The coefficients of scaled covariates.
+coxph_beta <- function(records, fit) {
+  unname(ifelse(is.na(fit$coefficients), 0, fit$coefficients)) * records$scale
+}
+
+# The sums of the score residuals over the rows of each cluster, of which each rank gets some.
+coxph_influence <- function(comm, records, beta, efron) {
+  residuals <- t(coxph_residuals(comm, records, beta, efron)) * records$weights
   codes <- unique(records$cluster)
   sums <- rowsum(residuals, match(records$cluster, codes))
   owner <- abs(trunc(codes)) %% ring_size(comm)
   order <- order(owner)
   packed <- t(cbind(codes, sums)[order, , drop = FALSE])
   received <- ring_alltoallv(comm, unname(packed), tabulate(owner + 1, ring_size(comm)))
-  whole <- rowsum(t(received[-1L, , drop = FALSE]), received[1L, ])
-  influence <- whole %*% fit$var
-  meat <- ring_allreduce(comm, unname(crossprod(influence)))
-  fit$naive.var <- fit$var
-  fit$var <- meat
-  fit
+  unname(rowsum(t(received[-1L, , drop = FALSE]), received[1L, ]))
 }
 
 # Wald's test; robust, if the variance is.
@@ -311,7 +258,17 @@ coxph_tests <- function(fit) {
   fit$wald.test <- 0
   if (length(kept) > 0L) {
     change <- (fit$coefficients - fit$start)[kept]
-    fit$wald.test <- sum(change * solve(fit$var[kept, kept, drop = FALSE], change))
+    fit$wald.test <- coxph_wald(fit$var[kept, kept, drop = FALSE], change)
   }
   fit[setdiff(names(fit), c("start", "efron"))]
+}
+
+# The statistic of values with this covariance, which is singular if there are fewer clusters than
+# columns.
+coxph_wald <- function(covariance, values) {
+  size <- sqrt(pmax(diag(covariance), .Machine$double.xmin))
+  covariance <- covariance / outer(size, size)
+  kept <- coxph_kept(covariance, 0, list(toler.chol = 1e-9))
+  values <- (values / size)[kept]
+  sum(values * solve(covariance[kept, kept, drop = FALSE], values))
 }

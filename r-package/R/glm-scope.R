@@ -95,12 +95,15 @@ scope_free <- function(f) {
 }
 
 # The variables of an expression, without the arguments of functions in it, such as x in
-# sapply(a, function(x) x).
+# sapply(a, function(x) x), and elements, such as x in a$x.
 scope_vars <- function(expr) {
   if (is.symbol(expr)) return(setdiff(as.character(expr), ""))
   if (!is.call(expr)) return(character())
   if (identical(expr[[1L]], quote(`function`))) {
     return(setdiff(scope_vars(expr[[3L]]), names(expr[[2L]])))
+  }
+  if (identical(expr[[1L]], quote(`$`)) || identical(expr[[1L]], quote(`@`))) {
+    return(scope_vars(expr[[2L]]))
   }
   parts <- as.list(expr)[-1L]
   if (is.call(expr[[1L]])) parts <- as.list(expr)

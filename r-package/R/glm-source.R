@@ -17,8 +17,9 @@ source_of <- function(terms, data, further = list()) {
   terms[reduced] <- evaluated[reduced]
   further <- Filter(Negate(is.null), further)
   data <- as.list(data)
-  count <- NROW(attempt(eval(terms[[1L]], data, env))$value) # 0 where it needs rows
-  names <- unique(unlist(lapply(c(terms, further), all.vars)))
+  response <- suppressWarnings(attempt(eval(terms[[1L]], data, env)))$value
+  count <- NROW(response) # 0 where it needs rows
+  names <- unique(unlist(lapply(c(terms, further), scope_vars)))
   found <- c(data[intersect(names, names(data))], source_outside(setdiff(names, names(data)), env))
   list(
     terms = terms, further = further, env = env, data = names(data), count = count,
@@ -147,11 +148,11 @@ source_value <- function(expr, rows, env) {
 # constant in a term must be the same on all ranks.
 source_scope <- function(comm, source) {
   exprs <- c(source$terms, source$further["offset"])
-  names <- setdiff(unique(unlist(lapply(exprs, all.vars))), source$data)
+  names <- setdiff(unique(unlist(lapply(exprs, scope_vars))), source$data)
   constant <- function(x) (is.atomic(x) || is.list(x)) && !is.null(x) && !is.data.frame(x)
   beside <- Filter(constant, source_outside(names, source$env))
   sure <- unlist(allgather_strings(comm, setdiff(names(beside), names(source$rows))))
-  in_terms <- beside[intersect(names(beside), unlist(lapply(source$terms, all.vars)))]
+  in_terms <- beside[intersect(names(beside), unlist(lapply(source$terms, scope_vars)))]
   constants <- allgather_strings(comm, c(rbind(names(in_terms), vapply(in_terms, source_text, ""))))
   agree(comm, source_check_constants(constants, sure))
   heads <- lapply(exprs, function(expr) setdiff(all.names(expr), all.vars(expr)))

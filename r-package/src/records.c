@@ -5,10 +5,12 @@
 
 enum { RECORDS_UNTIL_PAUSE = 1 << 16 };
 
-static void records_check(SEXP numbers, SEXP x, SEXP centers, SEXP order) {
+static void records_check(SEXP numbers, SEXP x, SEXP centers, SEXP scales, SEXP order) {
   if (!Rf_isReal(x) || !Rf_isMatrix(x)) Rf_error("the rows are not a matrix of doubles");
   if (!Rf_isReal(centers) || Rf_xlength(centers) != Rf_ncols(x))
     Rf_error("the centers are not %d doubles", Rf_ncols(x));
+  if (!Rf_isReal(scales) || Rf_xlength(scales) != Rf_ncols(x))
+    Rf_error("the scales are not %d doubles", Rf_ncols(x));
   if (!Rf_isNewList(numbers) || !Rf_isInteger(order))
     Rf_error("the records have no numbers or order");
   R_xlen_t count = Rf_xlength(order);
@@ -23,8 +25,8 @@ static void records_check(SEXP numbers, SEXP x, SEXP centers, SEXP order) {
   }
 }
 
-SEXP records_pack(SEXP numbers, SEXP x, SEXP centers, SEXP order) {
-  records_check(numbers, x, centers, order);
+SEXP records_pack(SEXP numbers, SEXP x, SEXP centers, SEXP scales, SEXP order) {
+  records_check(numbers, x, centers, scales, order);
   R_xlen_t rows = Rf_nrows(x), width = Rf_ncols(x), count = Rf_xlength(order),
            more = Rf_xlength(numbers);
   SEXP result = PROTECT(Rf_allocMatrix(REALSXP, (int)(more + width), (int)count));
@@ -34,7 +36,8 @@ SEXP records_pack(SEXP numbers, SEXP x, SEXP centers, SEXP order) {
     double *to = REAL(result) + i * (more + width);
     for (R_xlen_t k = 0; k < more; k++) to[k] = REAL_RO(VECTOR_ELT(numbers, k))[record];
     const double *row = REAL_RO(x) + record % rows;
-    for (R_xlen_t k = 0; k < width; k++) to[more + k] = row[k * rows] - REAL_RO(centers)[k];
+    for (R_xlen_t k = 0; k < width; k++)
+      to[more + k] = (row[k * rows] - REAL_RO(centers)[k]) / REAL_RO(scales)[k];
   }
   UNPROTECT(1);
   return result;

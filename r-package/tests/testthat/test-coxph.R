@@ -182,6 +182,69 @@ test_that("terms and likelihoods that coxph() treats in its own way are those of
                "models were not all fitted to the same size of dataset")
 })
 
+# The fits of all ranks are that of coxph() to all rows.
+expect_hazard <- function(fits, model, name) {
+  environment(model[[1]]) <- asNamespace("survival")
+  truth <- suppressWarnings(survival::coxph(model[[1]], model[[2]]))
+  fields <- c(if (!name %in% c("null", "flat")) "var", "score", "rscore", "n", "nevent")
+  for (fit in fits) {
+    for (field in intersect(fields, names(truth))) {
+      expect_equal(fit[[field]], truth[[field]], tolerance = 1e-8, info = paste(name, field))
+    }
+    expect_equal(fit$loglik[seq_along(truth$loglik)], truth$loglik, tolerance = 1e-8, info = name)
+    if (name == "null") next
+    expect_identical(is.na(coef(fit)), is.na(coef(truth)), info = name)
+    expect_lt(max(0, abs(coef(fit) / coef(truth) - 1), na.rm = TRUE), 1e-7)
+  }
+}
+
+# nolint start: object_usage_linter. Surv() is that of the model.
+test_that("times, statuses, scales and columns are judged as by coxph()", {
+  set.seed(1)
+  rough <- data.frame(x = rnorm(300), s = rep(1:3, 100), status = rep(c(1, 0, 2), 100))
+  rough$end <- (sample(10, 300, TRUE) / 10 + 0.3) - 0.2 * sample(2, 300, TRUE)
+  rough$start <- rough$end - sample(3, 300, TRUE) * 0.1
+  rough$end <- rough$end + sample(-1:1, 300, TRUE) * 1e-9
+  wide <- transform(lung, revenue = age * 1e9, ratio = ph.karno * 1e-6, flat = 0.1 * (sex > 0))
+  wide$twice <- 2 * wide$revenue + wide$ratio
+  models <- list(
+    fixed = list(Surv(end, s > 1) ~ x, rough),
+    fixed_start = list(Surv(start, end, s > 1) ~ x, rough),
+    fixed_strata = list(Surv(end, s == 1) ~ x + strata(s %% 2), rough),
+    status = list(Surv(end, status) ~ x, rough), times = list(Surv(end) ~ x, rough),
+    scales = list(Surv(time, status) ~ revenue + I(sex - 1) + ratio, wide),
+    no_information = list(Surv(time, status) ~ revenue + flat + sex + twice + ratio, wide),
+    flat = list(Surv(time, status) ~ flat, wide),
+    robust = list(Surv(time, status) ~ ph.karno + sex + cluster(inst) + offset(age / 100), wide),
+    null = list(Surv(time, status) ~ 1, lung)
+  )
+  results <- run_ring(3, lapply(models, function(model) {
+    suppressWarnings(ring_coxph(comm, model[[1]], one_empty(model[[2]], rank, size)))
+  }), models = models, one_empty = one_empty)
+  for (name in names(models)) expect_hazard(lapply(results, `[[`, name), models[[name]], name)
+  # Wald's test of survival depends on the units.
+  units <- survival::coxph(survival::Surv(time, status) ~ age + I(sex - 1) + ph.karno, lung)
+  expect_equal(results[[1]]$scales$wald.test, units$wald.test, tolerance = 1e-8)
+})
+
+test_that("times may stay as they are, and what coxph() warns of has a warning", {
+  rough <- data.frame(end = (1:9 / 10 + 0.3) - c(0.1, 0.2, 0.3), s = rep(1:3, 3), x = cos(1:9))
+  comm <- local_world()
+  as_they_are <- ring_coxph(comm, Surv(end, s > 1) ~ x, rough, control = list(timefix = FALSE))
+  truth <- survival::coxph(survival::Surv(end, s > 1) ~ x, rough, timefix = FALSE)
+  expect_equal(coef(as_they_are), coef(truth), tolerance = 1e-8)
+  response <- transform(lung, y = survival::Surv(time, status))
+  expect_equal(coef(ring_coxph(comm, y ~ age, response)),
+               coef(ring_coxph(comm, Surv(time, status) ~ age, lung)))
+  short <- data.frame(from = 0.3, to = 0.1 + 0.2 + 1e-10, e = 1, x = 1)
+  expect_error(ring_coxph(comm, Surv(from, to, e) ~ x, short), "an interval has no length")
+  apart <- data.frame(t = 1:20, e = rep(1:0, 10), x = rep(1:0, 10), z = sin(1:20))
+  expect_warning(ring_coxph(comm, Surv(t, e) ~ z + x, apart),
+                 "the likelihood converged before the coefficients of x, which may be infinite")
+  expect_warning(ring_coxph(comm, Surv(end, s - 1) ~ x, rough), "Invalid status value, conv")
+})
+# nolint end
+
 test_that("an error of a hazard model is one on all ranks", {
   results <- run_ring(2, {
     data <- dealt(lung, rank, size)
@@ -198,7 +261,7 @@ test_that("an error of a hazard model is one on all ranks", {
                   error = conditionMessage),
          said(Surv(time, status) ~ sex + offset(1e4 * sex)))
   }, lung = lung, dealt = dealt)
-  expect_match(results[[1]][[1]], "the response must be a call of Surv\\(\\)")
+  expect_match(results[[1]][[1]], "the response must be a call of Surv\\(\\), or a col")
   expect_match(results[[1]][[2]], "rank 1 .*column age has values that are not finite")
   expect_match(results[[1]][[3]], "`init` must have 1 values, one for each coefficient")
   expect_match(results[[1]][[4]], "an interaction with strata\\(group\\) is not supported")
@@ -229,11 +292,13 @@ test_that("passes in C are sums over the records, and check their arguments", {
   }
   expect_error(.Call(C_records_cumulate, x, strata, 1, TRUE), "do not belong to the values")
   rows <- t(x)
-  packed <- .Call(C_records_pack, list(1:260 + 0), rows, c(1, 0, 0), 260:1)
+  packed <- .Call(C_records_pack, list(1:260 + 0), rows, c(1, 0, 0), c(1, 1, 2), 260:1)
   expect_identical(packed, rbind(260:1, rep(x[1, 130:1] - 1, 2), rep(x[2, 130:1], 2),
-                                 rep(x[3, 130:1], 2)))
-  expect_error(.Call(C_records_pack, list(1), rows, double(3), 2L), "there is no record 2")
-  expect_error(.Call(C_records_pack, list(1L), rows, double(3), 1L), "do not have 1 doubles each")
+                                 rep(x[3, 130:1] / 2, 2)))
+  pack <- function(...) .Call(C_records_pack, ..., rows, double(3), rep(1, 3), 2L)
+  expect_error(pack(list(1)), "there is no record 2")
+  expect_error(pack(list(1L)), "do not have 1 doubles each")
+  expect_error(.Call(C_records_pack, list(1), rows, double(3), 1, 1L), "the scales are not 3 doubl")
   records <- records_unpack(rbind(1:3, 1, 1:3, 1, 1, 1, 0, 1:3, 0.5), 1:3)
   sweep <- function(...) .Call(C_coxph_sweep, replace(records, ...), rep(1, 3), c(0, 0), TRUE, TRUE)
   expect_error(sweep("first", list(c(1L, 3L, 3L))), "the groups of records are not in order")
