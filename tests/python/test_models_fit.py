@@ -82,7 +82,11 @@ def broken(rank):
         (models.Ridge(alpha=-1), (x, y), "alpha is -1: it must be a number from 0 on"),
         (poisson, (x, np.where(odd, -1, 1)[None].repeat(50)), "y is -1.0 in row 0 .*'poisson'"),
         (models.GeneralizedLinearModel(link="logit"), (x, y), "link is 'logit'"),
-        (models.LogisticRegression(), (x, np.arange(50) % (2 + odd)), "y has 3 classes"),
+        (
+            models.LogisticRegression(),
+            (x, np.arange(50) % 2 + odd / 2),
+            "Unknown label type: y has",
+        ),
         (
             models.LogisticRegression(),
             (x, np.where(y > 0, b"a", b"b") if odd else y > 0),
@@ -214,7 +218,7 @@ def test_tables_and_names_of_columns():
     assert model.predict(turned) == pytest.approx(model.predict(rows["x"][:, [0, 2]]))
     with pytest.raises(sparkring.InvalidError, match="no column 'c'"):
         model.predict(frame[["a", "b"]])
-    with pytest.raises(sparkring.InvalidError, match=r"X has 4 features, and .* fitted to 2"):
+    with pytest.raises(sparkring.InvalidError, match=r"X has 4 features, but .* is expecting 2"):
         model.predict(rows["x"])
     with pytest.raises(sparkring.InvalidError, match="not fitted"):
         models.Ridge().predict(frame)
@@ -237,7 +241,8 @@ def test_nulls_of_booleans_are_missing():
     ):
         model = models.LinearRegression().fit(make(whole), y)
         assert model.coef_ == pytest.approx([1])
-        assert np.isnan(model.predict(make(holes))).tolist() == [False, True, False, True]
+        with pytest.raises(sparkring.InvalidError, match=r"column 'a' of X is NaN.* in 2 rows"):
+            model.predict(make(holes))
         with pytest.raises(sparkring.InvalidError, match=r"column 'a' of X is NaN.* in 2 rows"):
             models.LinearRegression().fit(make(holes), y)
 

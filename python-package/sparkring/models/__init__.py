@@ -3,11 +3,13 @@
 
 Each rank passes its own rows, which may be none, and all ranks get the same model. ``fit`` is
 collective. ``predict``, ``transform`` and ``score`` work on the given rows alone. Rows are NumPy
-arrays, or tables of pandas or Arrow. Models with few sums also take an iterable of batches, which
-each pass takes from the start, so the rows may be larger than the memory. ``fit`` and ``predict``
-take a DataFrame of Spark, too. The estimators work in Pipeline and the searches of scikit-learn,
-which need not be installed. A search on several ranks needs a score of the rows of all ranks, such
-as ``scoring=lambda model, x, y: comm.allreduce(model.score(x, y), op="avg")``. R's package has the
+arrays, tables of pandas, polars or Arrow, or sparse arrays of SciPy, of which some rows at a time
+become dense. Dates, durations, and whole numbers that doubles do not hold are refused. Models with
+few sums also take an iterable of batches, which each pass takes from the start, so the rows may be
+larger than the memory. ``fit`` and ``predict`` take a DataFrame of Spark, too. The estimators work
+in Pipeline and the searches of scikit-learn, which need not be installed. A search on several ranks
+needs a score of the rows of all ranks, such as
+``scoring=lambda model, x, y: comm.allreduce(model.score(x, y), op="avg")``. R's package has the
 same models.
 
 Examples

@@ -22,7 +22,15 @@ from sparkring.models import _spark as spark
 from sparkring.models import _storage as storage
 from sparkring.models._output import Output
 from sparkring.models._rows import Rows
-from sparkring.models._table import numbers_in, numbers_of, scored
+from sparkring.models._sklearn import not_fitted
+from sparkring.models._table import (
+    check_finite,
+    dense,
+    is_sparse,
+    numbers_in,
+    numbers_of,
+    scored,
+)
 
 if TYPE_CHECKING:
     import os
@@ -31,6 +39,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from sparkring.models._table import Array
+
+
+ELEMENTS = 1 << 20  # of sparse rows that are an array at a time
 
 
 @contextlib.contextmanager
@@ -142,10 +153,17 @@ class Estimator:
 
     # ---- Rows after the fit
 
-    def _matrix(self, X: Any) -> Array:
-        """Read rows with the features of the fit. Missing values stay NaN."""
+    def _features(self, X: Any, complete: bool = True) -> Any:
+        """Read rows with the features of the fit, which may be sparse.
+
+        Raises
+        ------
+        InvalidError
+            Before a fit; for other features; and for missing values, unless they stay NaN because
+            the rows need not be ``complete``.
+        """
         if not self.__sklearn_is_fitted__():
-            raise InvalidError(f"this {type(self).__name__} is not fitted: call fit() first")
+            raise not_fitted(type(self).__name__)
         columns = getattr(self, "_columns", None)
         is_table = hasattr(X, "columns") or hasattr(X, "schema")
         x = numbers_of(X, columns if is_table else None, {}).x
@@ -153,16 +171,27 @@ class Estimator:
             return np.zeros((0, self.n_features_in_))
         if x.shape[1] != self.n_features_in_:
             raise InvalidError(
-                f"X has {x.shape[1]} features, and {type(self).__name__} was fitted to"
-                f" {self.n_features_in_}"
+                f"X has {x.shape[1]} features, but {type(self).__name__} is expecting"
+                f" {self.n_features_in_} features as input"
             )
+        if complete:
+            check_finite(x, list(getattr(self, "feature_names_in_", [])), limit=np.inf)
         return x
+
+    def _matrix(self, X: Any, complete: bool = True) -> Array:
+        """Read rows with the features of the fit as an array."""
+        return dense(self._features(X, complete))
 
     def _apply(self, X: Any, method: str, output: str) -> Any:
         """Call the method for rows, or for the rows of a DataFrame of Spark, lazily."""
         if spark.is_frame(X):
             return spark.apply(self, X, method, output)
-        return getattr(self, method)(self._matrix(X))
+        x, of_rows = self._features(X), getattr(self, method)
+        if not is_sparse(x):
+            return of_rows(x)
+        step = max(1000, ELEMENTS // max(1, x.shape[1]))
+        starts = range(0, max(1, x.shape[0]), step)
+        return np.concatenate([of_rows(dense(x[first : first + step])) for first in starts])
 
     # ---- Copies and files
 
@@ -225,13 +254,19 @@ class Estimator:
             estimator_type=self._kind if self._kind != "transformer" else None,
             target_tags=utils.TargetTags(required=needs_y),
         )
+        tags.input_tags.sparse = True
+        tags.target_tags.positive_only = self._is_positive()
         if self._kind == "classifier":
-            tags.classifier_tags = utils.ClassifierTags(multi_class=False)
+            tags.classifier_tags = utils.ClassifierTags()
         if self._kind == "regressor":
             tags.regressor_tags = utils.RegressorTags()
         if hasattr(self, "transform"):
             tags.transformer_tags = utils.TransformerTags()
         return tags
+
+    def _is_positive(self) -> bool:
+        """Return whether responses must be positive."""
+        return False
 
     @property
     def _estimator_type(self) -> str:
@@ -259,8 +294,13 @@ class Regressor(Estimator):
         Returns
         -------
         array of shape (rows,), or pyspark.sql.DataFrame
-            NaN for rows with missing values. For a DataFrame of Spark a lazy DataFrame with a
-            further column ``prediction``.
+            For a DataFrame of Spark a lazy DataFrame with a further column ``prediction``, which is
+            NaN for rows with missing values.
+
+        Raises
+        ------
+        InvalidError
+            For missing values in rows that are not of Spark.
         """
         return self._apply(X, "_predict", "prediction")
 

@@ -228,7 +228,12 @@ class ElasticNetCV(NetModel):
             raise InvalidError("l1_ratio is 0, where no penalty is the largest: pass alphas")
 
     def _fit(self, rows: Rows) -> None:
-        rows.count()
+        count = rows.count()
+        if count < self.cv:
+            raise InvalidError(
+                f"cv is {self.cv}, and n_samples = {count} with a weight on all ranks: pass a"
+                " smaller cv"
+            )
         path = net_path.fit(rows, self._settings(), self._given(), self.n_alphas, self.eps)
         self.alphas_ = path.alphas
         errors, weights = net_path.validate(rows, self._settings(), path.alphas, self.cv)

@@ -171,6 +171,9 @@ class GeneralizedLinearModel(MeanModel):
     def _family(self) -> Family:
         return families.find(self.family, self.link)
 
+    def _is_positive(self) -> bool:
+        return self.family in ("poisson", "gamma", "inverse_gaussian")
+
     def _check(self) -> None:
         self._family()
         check_flag("fit_intercept", self.fit_intercept)

@@ -105,10 +105,10 @@ class KMeans(Output, Estimator):
         return self
 
     def predict(self, X: Any) -> Any:
-        """Return the nearest cluster of each row; -1 with missing values. Not collective.
+        """Return the nearest cluster of each row. Not collective.
 
         For a DataFrame of Spark the result is a lazy DataFrame with a further column
-        ``prediction``.
+        ``prediction``, which is -1 for rows with missing values.
         """
         return self._apply(X, "_predict", "prediction")
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
-OUTPUTS = ("default", "pandas")
+OUTPUTS = ("default", "pandas", "polars")
 
 
 class Output:
@@ -28,10 +28,10 @@ class Output:
 
         Parameters
         ----------
-        transform : {"default", "pandas"}, optional
-            An array, or a DataFrame of pandas whose columns are `get_feature_names_out`. None
-            changes nothing. ``sklearn.set_config(transform_output=...)`` chooses for estimators
-            without a call of this method.
+        transform : {"default", "pandas", "polars"}, optional
+            An array, or a DataFrame of pandas or polars whose columns are `get_feature_names_out`.
+            None changes nothing. ``sklearn.set_config(transform_output=...)`` chooses for
+            estimators without a call of this method.
 
         Returns
         -------
@@ -54,8 +54,14 @@ class Output:
 
     def _contained(self, found: Any, X: Any) -> Any:
         """Return transformed rows in the chosen container."""
-        if spark.is_frame(X) or self._chosen_output() == "default":
+        chosen = self._chosen_output()
+        if spark.is_frame(X) or chosen == "default":
             return found
+        if chosen == "polars":
+            import polars  # type: ignore[import-not-found, unused-ignore]
+
+            own: Any = self
+            return polars.DataFrame(found, schema=list(own.get_feature_names_out()), orient="row")
         import pandas  # type: ignore[import-untyped, unused-ignore]
 
         names: Any = self

@@ -11,9 +11,10 @@ import numpy as np
 from sparkring._core import InvalidError
 from sparkring.models import _family as families
 from sparkring.models import _irls as irls
+from sparkring.models import _softmax as softmax
 from sparkring.models._checks import check_choice, check_flag, check_number, check_whole
 from sparkring.models._linear import LinearModel
-from sparkring.models._mean_model import MeanModel, take
+from sparkring.models._mean_model import MeanModel, converge, take
 from sparkring.models._table import scored
 
 if TYPE_CHECKING:
@@ -72,6 +73,9 @@ class PoissonRegressor(MeanModel):
     def _family(self) -> Family:
         return families.find("poisson")
 
+    def _is_positive(self) -> bool:
+        return True
+
     def _check(self) -> None:
         check_number("alpha", self.alpha, 0)
         check_flag("fit_intercept", self.fit_intercept)
@@ -100,10 +104,11 @@ def penalised(problem: Problem, alpha: float, max_iter: int, tol: float) -> Fit:
 
 
 class LogisticRegression(LinearModel):
-    """Logistic regression for two classes, as in scikit-learn.
+    """Logistic regression for two or more classes, as in scikit-learn.
 
     Minimises ``C`` times the weighted sum of the logistic loss plus half of the sum of squared
-    coefficients.
+    coefficients. Three or more classes have coefficients each, whose curvature is a matrix of
+    ``classes * features`` rows and columns on every rank.
 
     Parameters
     ----------
@@ -122,12 +127,12 @@ class LogisticRegression(LinearModel):
 
     Attributes
     ----------
-    classes_ : array of two
-        The classes, sorted: numbers, booleans or strings.
-    coef_ : array of shape (1, features)
-        The coefficients of the second class.
-    intercept_ : array of shape (1,)
-        Its intercept, or 0.
+    classes_ : array
+        The classes, sorted: whole numbers, booleans or strings.
+    coef_ : array of shape (1, features) or (classes, features)
+        The coefficients of the second of two classes, or of each class.
+    intercept_ : array of shape (1,) or (classes,)
+        The intercept of the second of two classes, or of each class; or 0.
     n_iter_ : int
         The number of iterations.
     converged_ : bool
@@ -166,19 +171,31 @@ class LogisticRegression(LinearModel):
     def _fit(self, rows: Rows) -> None:
         rows.count()
         classes = rows.distinct("y")
-        if len(classes) != 2:
+        fractions = [value for value in classes if isinstance(value, float) and value % 1 != 0]
+        if fractions:
             raise InvalidError(
-                f"y has {len(classes)} classes on all ranks: LogisticRegression is for two"
+                f"Unknown label type: y has {fractions[0]}, and classes are whole numbers, booleans"
+                " or strings: a regression is for continuous responses"
             )
-        coded = rows.coded(classes[1])
+        if len(classes) < 2:
+            raise InvalidError(
+                f"y has 1 class on all ranks, {classes[0]!r}: LogisticRegression is for two or more"
+            )
+        alpha = 0.0 if self.penalty is None else 1 / self.C
+        self.classes_ = np.array(classes)
+        if len(classes) == 2:
+            self._fit_two(rows, alpha)
+            return
+        fit = softmax.fit(rows, self.classes_, self.fit_intercept, alpha, self.max_iter, self.tol)
+        self.coef_, self.intercept_, self.n_iter_ = fit.coefficients, fit.intercepts, fit.iterations
+        converge(self, fit.converged)
+
+    def _fit_two(self, rows: Rows, alpha: float) -> None:
+        coded = rows.coded(self.classes_[1])
         problem = irls.Problem(coded, families.find("binomial"), self.fit_intercept)
-        fit = penalised(
-            problem, 0.0 if self.penalty is None else 1 / self.C, self.max_iter, self.tol
-        )
-        take(self, fit, self.fit_intercept)
+        take(self, penalised(problem, alpha, self.max_iter, self.tol), self.fit_intercept)
         self.coef_ = self.coef_[None]
         self.intercept_ = np.array([self.intercept_])
-        self.classes_ = np.array(classes)
 
     def predict(self, X: Any) -> Any:
         """Return the class of each row. Not collective.
@@ -189,19 +206,12 @@ class LogisticRegression(LinearModel):
         Raises
         ------
         InvalidError
-            For rows with missing values, which have no class.
+            For missing values in rows that are not of Spark.
         """
-        found = super().predict(X)
-        if isinstance(found, np.ndarray) and found.dtype.kind == "O":
-            missing = np.flatnonzero(found == None)  # noqa: E711
-            raise InvalidError(
-                f"X has missing values in {len(missing)} row{'s' * (len(missing) > 1)}, first in"
-                f" row {missing[0]}, which have no class: leave out these rows or fill the values"
-            )
-        return found
+        return super().predict(X)
 
     def decision_function(self, X: Any) -> Array:
-        """Return the logit of the second class. Not collective."""
+        """Return the logit of the second of two classes, or one for each class. Not collective."""
         return self._logit(self._matrix(X))
 
     def predict_proba(self, X: Any) -> Any:
@@ -219,18 +229,22 @@ class LogisticRegression(LinearModel):
         return float(np.average(predicted == given, weights=weight))
 
     def _logit(self, x: Array) -> Array:
-        found: Array = x @ self.coef_[0] + self.intercept_[0]
-        return found
+        found: Array = x @ self.coef_.T + self.intercept_
+        return found[:, 0] if len(self.classes_) == 2 else found
 
     def _probability(self, x: Array) -> Array:
-        second = families.logistic(self._logit(x))
+        logit = self._logit(x)
+        if logit.ndim == 2:
+            return softmax.softmax(logit)[0]
+        second = families.logistic(logit)
         return np.stack([1 - second, second], axis=1)
 
     def _predict(self, x: Array) -> Any:
         """Return the classes; objects, of which some are None, where values are missing."""
         logit = self._logit(x)
-        found = self.classes_[(logit > 0).astype(int)]
-        missing = np.isnan(logit)
+        places = logit.argmax(axis=1) if logit.ndim == 2 else (logit > 0).astype(int)
+        found = self.classes_[places]
+        missing = np.isnan(logit).reshape(len(x), -1).any(axis=1)
         if missing.any():
             found = found.astype(object)
             found[missing] = None

@@ -19,8 +19,10 @@ from sparkring.models import _alike as alike
 from sparkring.models._table import (
     Numbers,
     check_finite,
+    dense,
     is_batches,
     is_parts,
+    is_sparse,
     numbers_in,
     numbers_of,
     weights_in,
@@ -107,7 +109,9 @@ class Rows:
         if first is not None:
             mine = {"columns": first.x.shape[1], "names": first.names, "of": first.columns}
         alike.check_settings(comm, dict(settings))
-        found = alike.join(comm, "features", mine if first is not None and len(first.x) else None)
+        found = alike.join(
+            comm, "features", mine if first is not None and first.x.shape[0] else None
+        )
         if found is None and self._streamed:  # the first batch of every rank is empty
             found = alike.join(comm, "features", mine)
         given = None if first is None else sorted(first.roles)
@@ -119,9 +123,16 @@ class Rows:
         self.columns = found["of"]
         for role in required:
             if role not in self.roles:
-                raise InvalidError(f"{role} is missing: pass it beside X")
+                raise InvalidError(
+                    f"{role} is missing: {settings['estimator']} requires {role} to be passed, but"
+                    f" the target {role} is None"
+                )
         if self.width == 0:
-            raise InvalidError("X has no columns")
+            rows = 0 if first is None else first.x.shape[0]
+            raise InvalidError(
+                f"X has no columns: 0 feature(s) (shape=({rows}, 0)) while a minimum of 1 is"
+                " required: pass rows with features"
+            )
 
     @property
     def in_memory(self) -> bool:
@@ -192,7 +203,7 @@ class Rows:
         if numbers is None:
             return
         step = max(1000, 4 * self.width)
-        for first in range(0, len(numbers.x), step):
+        for first in range(0, numbers.x.shape[0], step):
             part = slice(first, first + step)
             roles = {name: values[part] for name, values in numbers.roles.items()}
             yield self._block(numbers._replace(x=numbers.x[part], roles=roles), first)
@@ -200,14 +211,14 @@ class Rows:
     def sample(self) -> Block | None:
         """Return the first rows of this rank; None for a rank without rows."""
         head = _head(self._numbers)
-        return None if head is None or len(head.x) == 0 else self._block(head, 0)
+        return None if head is None or head.x.shape[0] == 0 else self._block(head, 0)
 
     def _take_all(self, take: Callable[[Block], Any]) -> int:
         """Call ``take`` for every block, and return the number of rows."""
         if self._batches is None:
             for block in self.blocks():
                 take(block)
-            return 0 if self._numbers is None else len(self._numbers.x)
+            return 0 if self._numbers is None else int(self._numbers.x.shape[0])
         failure: Exception | None = None
         first = 0
         batches = iter(self._batches)
@@ -219,9 +230,9 @@ class Rows:
                 continue
             try:
                 numbers = self._read(batch)
-                if len(numbers.x):
+                if numbers.x.shape[0]:
                     take(self._block(numbers, first))
-                first += len(numbers.x)
+                first += numbers.x.shape[0]
             except Exception as error:
                 failure = error
         if failure is not None:
@@ -253,13 +264,14 @@ class Rows:
         if self._batches is not None:
             self._check(numbers)
             check_finite(numbers.x, numbers.names, first)
-        weight = np.ones(len(numbers.x))
+        x = dense(numbers.x)
+        weight = np.ones(len(x))
         if "sample_weight" in numbers.roles:
             weight = weights_in(numbers.roles["sample_weight"], first)
         roles = numbers.roles
         if self._second is not None:
             roles = {**roles, "y": np.asarray(roles["y"] == self._second, np.float64)}
-        return Block(numbers.x, roles, weight, first)
+        return Block(x, roles, weight, first)
 
     # ---- Batches
 
@@ -301,7 +313,7 @@ def _head(numbers: Numbers | None) -> Numbers | None:
     if numbers is None:
         return None
     roles = {name: np.array(values[:HEAD]) for name, values in numbers.roles.items()}
-    return numbers._replace(x=np.array(numbers.x[:HEAD]), roles=roles)
+    return numbers._replace(x=np.array(dense(numbers.x[:HEAD])), roles=roles)
 
 
 def _parts(batch: Any) -> tuple[Any, dict[str, Any]]:
@@ -320,6 +332,9 @@ def _parts(batch: Any) -> tuple[Any, dict[str, Any]]:
                 f'a batch has {alike.brief(list(roles))} and no "x": name the features, as by'
                 ' columns={"x": [...], "y": "label"}'
             )
-        x = np.asarray(roles.pop("x"))
+        x = roles.pop("x")
+        if is_sparse(x):
+            return x, roles
+        x = np.asarray(x)
         return x.reshape(len(x), int(np.prod(x.shape[1:]))), roles
     return batch, {}

@@ -2,7 +2,7 @@
 """Errors and warnings that are scikit-learn's, too, where a program has imported scikit-learn.
 
 A program that catches ``sklearn.exceptions.NotFittedError`` has imported it. Without scikit-learn,
-the errors are plain errors of sparkring, and the warnings are a RuntimeWarning or UserWarning.
+the error is an InvalidError alone, and the warning a RuntimeWarning.
 """
 
 from __future__ import annotations
@@ -39,18 +39,9 @@ def warn_of_convergence(text: str) -> None:
     warnings.warn(text, of_sklearn("ConvergenceWarning", RuntimeWarning), stacklevel=3)
 
 
-def warn_of_conversion(text: str) -> None:
-    """Warn of rows or responses that were converted."""
-    warnings.warn(text, of_sklearn("DataConversionWarning", UserWarning), stacklevel=3)
-
-
 def __getattr__(name: str) -> Any:
     """Find the classes, for pickles of errors."""
-    own = {
-        "NotFittedError": InvalidError,
-        "ConvergenceWarning": RuntimeWarning,
-        "DataConversionWarning": UserWarning,
-    }
+    own = {"NotFittedError": InvalidError, "ConvergenceWarning": RuntimeWarning}
     if name in own:
         return of_sklearn(name, own[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

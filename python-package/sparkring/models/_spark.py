@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import copy
 import re
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sparkring._core import InvalidError
 from sparkring.models._alike import brief
+from sparkring.models._sklearn import not_fitted, warn_of_convergence
 from sparkring.models._table import names_of
 
 if TYPE_CHECKING:
@@ -52,20 +54,35 @@ def fit(
     arguments = (copy.copy(estimator), given, chosen)
     estimator._forget()
     found = run(fit_rank, args=arguments, frame=selected, rows="arrow", **options)
-    vars(estimator).update(found[0])
+    vars(estimator).update(found[0][0])
+    repeat_warnings([texts for _, texts in found])
 
 
 def fit_rank(
     comm: Communicator, table: Any, estimator: Estimator, roles: dict[str, str], features: list[str]
-) -> dict[str, Any] | None:
-    """Fit on a rank. Rank 0 returns the results, without those of its own rows."""
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Fit on a rank. Return the warnings; and on rank 0 the results, without those of its rows."""
     estimator.comm = comm
-    estimator._fit_rows(table, roles, features, {})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", RuntimeWarning)
+        estimator._fit_rows(table, roles, features, {})
+    texts = [(part.category.__name__, str(part.message)) for part in caught]
     if comm.rank != 0:
-        return None
+        return {}, texts
     state = estimator.__getstate__()
     state.pop("labels_", None)
-    return {name: value for name, value in state.items() if name not in estimator._names()}
+    return {name: value for name, value in state.items() if name not in estimator._names()}, texts
+
+
+def repeat_warnings(of_ranks: list[list[tuple[str, str]]]) -> None:
+    """Warn once of what ranks have warned of, with the ranks if not all have."""
+    for kind, text in dict.fromkeys(pair for pairs in of_ranks for pair in pairs):
+        ranks = [rank for rank, pairs in enumerate(of_ranks) if (kind, text) in pairs]
+        where = "" if len(ranks) == len(of_ranks) else f" (on rank {', '.join(map(str, ranks))})"
+        if kind == "ConvergenceWarning":
+            warn_of_convergence(text + where)
+        else:
+            warnings.warn(text + where, RuntimeWarning, stacklevel=4)
 
 
 def apply(estimator: Estimator, frame: Any, method: str, output: str) -> Any:
@@ -73,6 +90,8 @@ def apply(estimator: Estimator, frame: Any, method: str, output: str) -> Any:
     import pyspark.sql.functions
 
     functions: Any = pyspark.sql.functions  # its overloads know no types that are made here
+    if not estimator.__sklearn_is_fitted__():
+        raise not_fitted(type(estimator).__name__)
     columns = getattr(estimator, "_columns", None)
     if columns is None:
         raise InvalidError(
@@ -132,7 +151,7 @@ def predictor(estimator: Any, method: str) -> Any:
 
     def predict(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
-            found = np.asarray(getattr(estimator, method)(estimator._matrix(batch)))
+            found = np.asarray(getattr(estimator, method)(estimator._matrix(batch, complete=False)))
             yield pandas.Series(list(found) if found.ndim > 1 else found)
 
     # pandas_udf reads the kind of the function from the types.

@@ -139,7 +139,7 @@ class PCA(Transformer):
     ) -> None:
         """Set the attributes. There may be more singular values than components."""
         if rows < 2:
-            raise InvalidError("PCA needs two rows or more on all ranks")
+            raise InvalidError("there is 1 sample on all ranks, and PCA needs two rows or more")
         variance = singular**2 / (rows - 1)
         ratio = variance / total if total > 0 else np.zeros(len(variance))
         count = self._count(ratio, most)

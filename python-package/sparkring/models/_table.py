@@ -14,6 +14,7 @@ from sparkring.data._frame import FrameTable
 from sparkring.data._source import Column, Table, read
 from sparkring.models._alike import array_of, brief
 from sparkring.models._doubles import check_exact, check_whole_numbers, doubles
+from sparkring.models._formats import is_lazy, readable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +33,7 @@ class Numbers(NamedTuple):
 
     Attributes
     ----------
-    x : array of shape (rows, columns)
+    x : array of shape (rows, columns), or sparse array
         The features.
     columns : list of str or None
         The columns of the table that ``x`` was made of; None for a plain array.
@@ -42,7 +43,7 @@ class Numbers(NamedTuple):
         Further columns by role, such as ``"y"``, as they were given.
     """
 
-    x: Array
+    x: Any
     columns: list[str] | None
     names: list[str] | None
     roles: dict[str, NDArray[Any]]
@@ -71,6 +72,7 @@ def numbers_of(x: Any, features: Sequence[str] | None, roles: Mapping[str, Any])
     InvalidError
         For columns that are missing or hold no numbers, and roles of another length.
     """
+    x = readable(x)
     table = _table(x)
     if table is not None:
         return _of_table(x, table, features, roles)
@@ -78,7 +80,7 @@ def numbers_of(x: Any, features: Sequence[str] | None, roles: Mapping[str, Any])
         raise InvalidError("names of columns are for tables: X is a plain array")
     matrix = _matrix(x)
     given = {name: array_of(role) for name, role in roles.items() if role is not None}
-    return Numbers(matrix, None, None, fitting(given, len(matrix)))
+    return Numbers(matrix, None, None, fitting(given, matrix.shape[0]))
 
 
 def _of_table(
@@ -103,6 +105,8 @@ def _of_table(
 
 def _table(x: Any) -> Table | None:
     """Find the kind of a table; missing values become NaN."""
+    if is_lazy(x):
+        return None
     if hasattr(x, "columns") and hasattr(x, "to_numpy"):
         return FrameTable(x, np.nan)
     if hasattr(x, "schema") and hasattr(x, "num_rows"):
@@ -149,18 +153,34 @@ def _labels(name: str, part: NDArray[Any]) -> list[str]:
     return [f"{name}_{place}" for place in range(part.shape[1])]
 
 
-def _matrix(x: Any) -> Array:
-    if hasattr(x, "toarray"):
-        raise InvalidError("X is a sparse matrix, and the models are dense: pass X.toarray()")
-    matrix = doubles(x, "X")
+def _matrix(x: Any) -> Any:
+    matrix = _sparse(x) if is_sparse(x) else doubles(x, "X")
     if matrix.ndim == 2:
         return matrix
     if matrix.size == 0:
         return np.zeros((0, 0))
     raise InvalidError(
-        f"X has {matrix.ndim} dimension{'s' * (matrix.ndim != 1)}: pass a matrix with a row for"
-        " each row, such as X.reshape(-1, 1)"
+        f"X has {matrix.ndim} dimension{'s' * (matrix.ndim != 1)}, and a model needs a row for each"
+        " row. Reshape your data, as by X.reshape(-1, 1) for one feature"
     )
+
+
+def is_sparse(x: Any) -> bool:
+    """Return whether this is a sparse matrix or array of SciPy."""
+    return hasattr(x, "tocsr") and hasattr(x, "toarray")
+
+
+def _sparse(x: Any) -> Any:
+    """Convert a sparse array to one of doubles whose rows can be sliced."""
+    found = x.tocsr()
+    check_exact(found.data, "X")
+    return found.astype(np.float64)
+
+
+def dense(x: Any) -> Array:
+    """Return rows that may be sparse as an array."""
+    found: Array = x.toarray() if is_sparse(x) else x
+    return found
 
 
 def fitting(roles: dict[str, NDArray[Any]], rows: int) -> dict[str, NDArray[Any]]:
@@ -207,15 +227,20 @@ def _is_array(column: Any) -> bool:
     return not hasattr(column, "chunks")
 
 
-def check_finite(x: Array, names: Sequence[str] | None, first: int = 0) -> None:
+def check_finite(
+    x: Any, names: Sequence[str] | None, first: int = 0, limit: float = LARGEST
+) -> None:
     """Refuse values that are NaN or infinite, or too large to be squared and added."""
-    largest: Array = np.abs(x).max(axis=0, initial=0)
-    bad = np.flatnonzero(~(largest < LARGEST))  # also NaN
+    if is_sparse(x):
+        bad = np.unique(x.indices[~(np.abs(x.data) < limit)])
+    else:
+        largest: Array = np.abs(x).max(axis=0, initial=0)
+        bad = np.flatnonzero(~(largest < limit))  # also NaN
     if len(bad) == 0:
         return
     column = int(bad[0])
     name = repr(names[column]) if names else str(column)
-    rows = np.flatnonzero(~(np.abs(x[:, column]) < LARGEST))
+    rows = np.flatnonzero(~(np.abs(dense(x[:, [column]])) < limit))
     raise InvalidError(
         f"column {name} of X is NaN, infinite or too large in {len(rows)}"
         f" row{'s' * (len(rows) > 1)}, first in row {first + int(rows[0])} of this rank:"
