@@ -111,3 +111,15 @@ def test_errors_come_before_a_stage_or_from_a_rank(rows):
     hole = frame.withColumn("a", functions.expr("if(id = 250, NULL, a)"))
     with pytest.raises(sparkring.InvalidError, match="column 'a' of X is NaN"):
         model.fit(hole, "y", features=FEATURES)
+
+
+def test_warnings_of_ranks_reach_the_driver(rows):
+    """They were lost, with the fit that had not converged."""
+    frame, _ = rows
+    positive = frame.selectExpr("*", "double(a > 0) AS sign")
+    model = models.Lasso(1e-3, family="binomial", max_iter=1)
+    with pytest.warns(RuntimeWarning, match="Lasso did not converge in 1 iterations") as caught:
+        model.fit(positive, "sign", features=FEATURES)
+    assert len(caught) == 1 and not model.converged_
+    with pytest.raises(sparkring.InvalidError, match="this PCA is not fitted"):
+        models.PCA().transform(frame)

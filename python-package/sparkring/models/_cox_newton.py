@@ -108,5 +108,6 @@ def warn_of_infinite(fit: Fit, rows: Rows, tol: float) -> None:
         names = rows.names or [f"x{place}" for place in range(rows.width)]
         listed = ", ".join(str(names[at]) for at in np.flatnonzero(grows))
         warn_of_convergence(
-            f"the likelihood converged before the coefficients of {listed}, which may be infinite"
+            f"CoxPH: the likelihood converged before the coefficients of {listed}, which may be"
+            " infinite"
         )
