@@ -191,8 +191,10 @@ RING_API ring_status ring_comm_split(ring_comm *comm, int color, int key, ring_c
 RING_API ring_status ring_comm_close(ring_comm *comm);
 
 /* Ends the communicator at once, from this rank alone: the other ranks' current or next call returns
- * RING_ABORTED with `reason` (may be NULL). Outstanding requests complete with RING_ABORTED and free their
- * buffers before abort returns, or, in a hook of ring_request_wait, when the hook returns. */
+ * RING_ABORTED with `reason` (may be NULL). Any thread may call abort. From then on every new call of this
+ * rank returns RING_ABORTED. Calls of other threads, which end within about 100 ms, and outstanding requests
+ * return RING_ABORTED and free their buffers before abort returns, or, in a hook of a call, soon after the
+ * hook has returned. */
 RING_API void ring_comm_abort(ring_comm *comm, const char *reason);
 
 /* Frees the communicator (or NULL); aborts it first where it is open. Requests are complete afterwards and

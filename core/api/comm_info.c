@@ -8,7 +8,9 @@
 #include "base/platform.h"
 
 const ring_error *ring_comm_error(const ring_comm *comm) {
-  return &comm->error;
+  const ring_error *cause = atomic_load_explicit(&comm->stop_cause, memory_order_acquire);
+  bool stopped = cause != NULL && comm->process == ring_platform_process();
+  return stopped ? cause : &comm->error;
 }
 
 int ring_comm_rank(const ring_comm *comm) {
@@ -45,7 +47,7 @@ int ring_comm_encrypted(const ring_comm *comm) {
 
 int ring_comm_usable(const ring_comm *comm) {
   return comm->state == RING_COMM_OPEN && comm->process == ring_platform_process() &&
-         !atomic_load(&comm->ending);
+         !atomic_load(&comm->stopping) && !atomic_load(&comm->ending);
 }
 
 int ring_comm_holds_buffers(const ring_comm *comm) {

@@ -312,17 +312,32 @@ static void comm_end(ring_comm *comm, const ring_error *error) {
   }
 }
 
+/* In a hook: the call ends when the hook has returned, and breaks the communicator. */
+static void comm_stop_in_hook(ring_comm *comm, const ring_error *error) {
+  if (atomic_load(&comm->outstanding) == 0 || comm->state != RING_COMM_OPEN) return;
+  if (!ring_queue_abort(comm, error)) atomic_store(&comm->ending, true);
+}
+
 void ring_comm_abort(ring_comm *comm, const char *reason) {
   ring_error error;
-  if (comm != NULL) ring_reserved_ports_fini(comm);
-  if (ring_comm_enter_beside(comm) != RING_OK) return;
+  if (comm == NULL) return;
   bool given = reason != NULL && reason[0] != '\0';
+  if (comm->process != ring_platform_process() || comm->state != RING_COMM_OPEN) {
+    ring_reserved_ports_fini(comm);
+    return;
+  }
   ring_error_set(&error, RING_ABORTED, comm->peers.rank, 0,
                  "rank %d (%s) aborted the communicator%s%s", comm->peers.rank,
                  ring_peers_host(&comm->peers, comm->peers.rank), given ? ": " : "",
                  given ? reason : "");
-  comm_end(comm, &error);
-  ring_comm_leave(comm);
+  ring_comm_stop(comm, &error);
+  if (ring_comm_is_mine(comm) || ring_queue_runs_here(comm)) {
+    comm_stop_in_hook(comm, &error);
+  } else if (ring_comm_acquire_stopped(comm)) {
+    ring_reserved_ports_fini(comm);
+    if (comm->state == RING_COMM_OPEN) comm_end(comm, &error);
+    ring_comm_leave(comm);
+  }
 }
 
 /* Of two ranks, the other one has sent what this rank has not. */

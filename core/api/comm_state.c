@@ -3,11 +3,28 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/error.h"
 #include "base/platform.h"
 
 /* ---- Entering and leaving ----------------------------------------------------------------- */
+
+#define COMM_END_MS                                                                                \
+  10000 /* of a stopped call: far more than the time between two looks at the clock */
+#define COMM_END_NS 100000
+
+static _Thread_local char comm_thread_mark; /* its address stands for the thread */
+
+static bool comm_try(ring_comm *comm) {
+  if (atomic_flag_test_and_set_explicit(&comm->busy, memory_order_acquire)) return false;
+  atomic_store_explicit(&comm->holder, &comm_thread_mark, memory_order_relaxed);
+  return true;
+}
+
+bool ring_comm_is_mine(const ring_comm *comm) {
+  return atomic_load_explicit(&comm->holder, memory_order_relaxed) == &comm_thread_mark;
+}
 
 ring_status ring_comm_acquire(ring_comm *comm) {
   if (comm == NULL) return RING_INVALID;
@@ -15,7 +32,26 @@ ring_status ring_comm_acquire(ring_comm *comm) {
     return ring_error_set(&comm->error, RING_INVALID, -1, 0,
                           "this communicator belongs to the process that forked this one: open "
                           "one of its own here");
-  return atomic_flag_test_and_set_explicit(&comm->busy, memory_order_acquire) ? RING_BUSY : RING_OK;
+  const ring_error *cause = atomic_load_explicit(&comm->stop_cause, memory_order_acquire);
+  if (cause != NULL && comm->state != RING_COMM_CLOSED) return cause->status;
+  return comm_try(comm) ? RING_OK : RING_BUSY;
+}
+
+void ring_comm_stop(ring_comm *comm, const ring_error *cause) {
+  const ring_error *none = NULL;
+  if (atomic_flag_test_and_set(&comm->aborted)) return;
+  comm->abort_cause = *cause;
+  atomic_compare_exchange_strong(&comm->stop_cause, &none, &comm->abort_cause);
+  atomic_store(&comm->stopping, true);
+}
+
+bool ring_comm_acquire_stopped(ring_comm *comm) {
+  uint64_t end = ring_platform_now() + COMM_END_MS * UINT64_C(1000000);
+  while (!comm_try(comm)) {
+    if (ring_platform_now() >= end) return false;
+    nanosleep(&(struct timespec){.tv_nsec = COMM_END_NS}, NULL);
+  }
+  return true;
 }
 
 ring_status ring_comm_check_open(ring_comm *comm) {
@@ -35,10 +71,14 @@ ring_status ring_comm_enter_beside(ring_comm *comm) {
 }
 
 static void comm_release(ring_comm *comm) {
+  atomic_store_explicit(&comm->holder, NULL, memory_order_relaxed);
   atomic_flag_clear_explicit(&comm->busy, memory_order_release);
 }
 
+/* A call that an abort has stopped too late, or in its last hook, succeeds; the communicator breaks after it. */
 void ring_comm_leave(ring_comm *comm) {
+  bool stopped = atomic_load(&comm->stopping) && comm->state == RING_COMM_OPEN;
+  if (stopped && atomic_load(&comm->outstanding) == 0) ring_comm_break(comm, &comm->abort_cause);
   comm->described = 0;
   comm->scaled = false;
   comm_release(comm);

@@ -32,10 +32,12 @@ typedef struct ring_reserved_ports {
 } ring_reserved_ports;
 
 /* `error` belongs to the calling thread. The thread that runs a request writes `failure`, once, and
- * then `state`. */
+ * then `state`. An abort writes `abort_cause`, once, and then `stop_cause` and `stopping`. From then on no
+ * call enters, and the calls inside end at their next look at the clock. */
 struct ring_comm {
   unsigned process; /* a forked child has another one */
   atomic_flag busy;
+  _Atomic(const void *) holder; /* the mark of the thread that set `busy`; NULL: none */
   _Atomic(ring_comm_state) state;
   atomic_bool ending; /* aborted in a hook of a request, and open until the hook returns */
   ring_error error;   /* of the last call that failed */
@@ -53,10 +55,13 @@ struct ring_comm {
   ring_timeline *timeline; /* NULL: nothing is recorded */
   uint64_t described;      /* digest that ring_comm_describe() gave for the next call; 0: none */
   char description[RING_DESCRIPTION_BYTES];
-  double prescale, postscale; /* factors that ring_comm_scale() gave for the next call */
-  struct ring_queue *queue;   /* of requests; NULL before the first one */
-  atomic_size_t outstanding;  /* requests that are not done */
-  _Atomic(const ring_error *) stop_cause; /* why the requests were stopped; NULL: they were not */
+  double prescale, postscale;         /* factors that ring_comm_scale() gave for the next call */
+  _Atomic(struct ring_queue *) queue; /* of requests; NULL before the first one */
+  atomic_size_t outstanding;          /* requests that are not done */
+  atomic_flag aborted;                /* by a thread that writes the cause */
+  ring_error abort_cause;
+  _Atomic(const ring_error *) stop_cause; /* why calls were stopped; NULL: they were not */
+  atomic_bool stopping;                   /* ends the waits of calls */
   uint8_t *bundle;                        /* a group's short buffers, one behind another */
   size_t bundle_capacity;
   int local_rank, local_size;
@@ -75,13 +80,24 @@ struct ring_comm {
 /* Prepares a wait with the hooks of the communicator's user. */
 static inline void comm_prepare_wait(const ring_comm *comm, double seconds, ring_wait *wait) {
   ring_wait_prepare(wait, seconds, comm->interrupt, comm->interrupt_arg);
+  wait->stop = &comm->stopping;
   wait->alarm = &comm->alarm;
   wait->watch_parent = comm->watch_parent;
 }
 
 /* Makes this thread the only one in the communicator until ring_comm_leave. RING_INVALID for NULL and
- * in a forked child, RING_BUSY while another thread is in it. */
+ * in a forked child, RING_BUSY while another thread is in it, RING_ABORTED once an abort has begun. */
 ring_status ring_comm_acquire(ring_comm *comm);
+
+/* Keeps `cause`, unless there is one, keeps new calls out and ends the waits of the calls inside. */
+void ring_comm_stop(ring_comm *comm, const ring_error *cause);
+
+/* Acquires a communicator that was stopped, once the call of another thread has ended. False when the call does
+ * not end. */
+bool ring_comm_acquire_stopped(ring_comm *comm);
+
+/* Whether this thread is in a hook of a call that holds the communicator. */
+bool ring_comm_is_mine(const ring_comm *comm);
 
 /* RING_OK while the communicator is open. Else leaves it, sets comm->error and returns its status. */
 ring_status ring_comm_check_open(ring_comm *comm);

@@ -166,7 +166,6 @@ static void queue_run_next(ring_queue *queue, ring_interrupt_fn interrupt,
   comm_prepare_wait(comm, comm->call_timeout, &wait);
   wait.interrupt = interrupt;
   wait.alarm = alarm;
-  wait.stop = &queue->stop;
   ring_wait_begin(&wait);
   ring_status status = ring_fusion_run(comm, &request->args, &wait);
   pthread_mutex_lock(&queue->mutex);
@@ -277,10 +276,20 @@ static void queue_abort(ring_queue *queue, const ring_error *error) {
   queue->cause = *error;
   atomic_store(&queue->comm->stop_cause, &queue->cause);
   atomic_store(&queue->stop, true);
+  atomic_store(&queue->comm->stopping, true);
   while (write(queue->bell[1], "", 1) < 0 && errno == EINTR) continue;
   if (in_hook) return;
   while (queue->running != NULL) pthread_cond_wait(&queue->changed, &queue->mutex);
   queue_break(queue);
+}
+
+bool ring_queue_runs_here(ring_comm *comm) {
+  ring_queue *queue = comm->queue;
+  if (queue == NULL) return false;
+  pthread_mutex_lock(&queue->mutex);
+  bool in_hook = queue_is_in_hook(queue);
+  pthread_mutex_unlock(&queue->mutex);
+  return in_hook;
 }
 
 bool ring_queue_abort(ring_comm *comm, const ring_error *error) {

@@ -125,6 +125,9 @@ void ring_queue_wait(ring_queue *queue, ring_request *request);
  * meanwhile. */
 void ring_queue_deliver_log(ring_queue *queue);
 
+/* Whether this thread is in a hook of a request that it runs. */
+bool ring_queue_runs_here(ring_comm *comm);
+
 /* Completes everything outstanding with `error`, then breaks the communicator. False where both are
  * deferred until this thread leaves the hook of a request that it runs itself. */
 bool ring_queue_abort(ring_comm *comm, const ring_error *error);

@@ -9,15 +9,11 @@
 
 #include <limits.h>
 #include <string.h>
-#include <time.h>
 
 #include "device.h"
 #include "error.h"
 #include "gil.h"
 #include "trace.h"
-
-/* abort polls, about once a millisecond, until the call of another thread has ended. */
-#define END_TRIES 10000
 
 module_state *comm_state(comm_object *self) {
   return PyType_GetModuleState(Py_TYPE((PyObject *)self));
@@ -25,13 +21,11 @@ module_state *comm_state(comm_object *self) {
 
 void comm_enter(comm_object *self) {
   self->running++;
-  gil_watch_flag(&self->ending);
   gil_release();
 }
 
 bool comm_leave(comm_object *self, ring_status status) {
   gil_take();
-  gil_watch_flag(NULL);
   self->running--;
   if (status == RING_OK && !PyErr_Occurred()) return true;
   error_raise(comm_state(self), status, ring_comm_error(self->comm));
@@ -203,38 +197,15 @@ PyObject *comm_close(PyObject *object, PyObject *args, PyObject *kwargs) {
   return NULL;
 }
 
-/* ring_comm_abort must not run beside another call. So the calls of other threads are interrupted
- * first, and waited for. The wait fails where the end of the interpreter has stopped such a thread
- * for good. False with an exception. */
-static bool end_calls(comm_object *self) {
-  static const struct timespec moment = {.tv_nsec = 1000000};
-  for (int tries = 0; self->running > 0 && ring_comm_usable(self->comm); tries++) {
-    if (tries == END_TRIES) {
-      error_raise(comm_state(self), RING_BUSY, NULL);
-      return false;
-    }
-    gil_release();
-    nanosleep(&moment, NULL);
-    gil_take();
-    if (PyErr_CheckSignals() != 0) return false;
-  }
-  return true;
-}
-
-/* Called by a signal handler inside a call, it ends the call when the handler returns. */
 static PyObject *end_at_once(comm_object *self, const char *reason) {
   if (self->closed) Py_RETURN_NONE;
-  self->ending = true;
   if (self->device) device_abort(self->device, reason);
-  if (!gil_in_hook_of(&self->ending)) {
-    if (!end_calls(self)) return NULL;
-    comm_enter(self);
-    ring_comm_abort(self->comm, reason);
-    bool succeeded = comm_leave(self, RING_OK);
-    trace_end(self);
-    if (!succeeded) return NULL;
-  }
+  comm_enter(self);
+  ring_comm_abort(self->comm, reason);
+  bool succeeded = comm_leave(self, RING_OK);
   self->closed = true;
+  trace_end(self);
+  if (!succeeded) return NULL;
   Py_RETURN_NONE;
 }
 

@@ -18,7 +18,6 @@ typedef struct comm_object {
   ring_trace *trace;            /* NULL: none */
   struct device_object *device; /* NULL until it is opened; refers to no communicator */
   int running; /* calls inside the core; more than one while a second thread gets BUSY */
-  bool ending; /* abort() ends the calls of other threads */
   bool closed; /* by close or abort */
 } comm_object;
 

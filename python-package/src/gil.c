@@ -19,16 +19,10 @@
 #define END_TRIES 1000
 
 static _Thread_local PyThreadState *released;
-static _Thread_local const bool *watched_flag;
 
-/* The hooks that this thread runs. Signal handlers and handlers of the log may call the core, so
- * hooks nest. */
-typedef struct hook {
-  const struct hook *outer;
-  const bool *watched_flag;
-} hook;
-
-static _Thread_local const hook *hooks;
+/* The hooks that this thread is in. Signal handlers and handlers of the log may call the core, so hooks
+ * nest. */
+static _Thread_local int hooks;
 
 /* The interpreter stops other threads for good when they ask for the lock after its end has
  * begun. A thread that was stopped inside the core would keep its resources. So the calls of
@@ -72,10 +66,6 @@ bool gil_is_ending(void) {
   return atomic_load(&ending);
 }
 
-void gil_watch_flag(const bool *flag) {
-  watched_flag = flag;
-}
-
 /* Only the main thread handles signals. An exception for another thread
  * (PyThreadState_SetAsyncExc) arrives when the thread runs any Python code. */
 static int check_exceptions(void) {
@@ -93,12 +83,10 @@ int gil_interrupt(void *unused) {
   (void)unused;
   if (released == NULL) return 0;
   if (gil_is_ending() && !pthread_equal(pthread_self(), ending_thread)) return 1;
-  hook hook = {.outer = hooks, .watched_flag = watched_flag};
   gil_take();
-  hooks = &hook;
-  bool ends = check_exceptions() < 0 || (hook.watched_flag && *hook.watched_flag);
-  hooks = hook.outer;
-  watched_flag = hook.watched_flag;
+  hooks++;
+  bool ends = check_exceptions() < 0;
+  hooks--;
   gil_release();
   return ends;
 }
@@ -132,28 +120,20 @@ static void log_handle(bool waiting) {
 
 void gil_log(void *unused, const char *message) {
   (void)unused;
-  hook hook = {.outer = hooks, .watched_flag = watched_flag};
   bool waiting = released != NULL;
   if (gil_is_ending()) return;
   PyObject *type, *value, *traceback;
   if (waiting) gil_take();
   PyErr_Fetch(&type, &value, &traceback);
-  hooks = &hook;
+  hooks++;
   PyObject *result = log_warning(message);
   if (result == NULL) log_handle(waiting && type == NULL);
   Py_XDECREF(result);
   if (type) PyErr_Restore(type, value, traceback);
-  hooks = hook.outer;
-  watched_flag = hook.watched_flag;
+  hooks--;
   if (waiting) gil_release();
 }
 
 bool gil_in_hook(void) {
-  return hooks != NULL;
-}
-
-bool gil_in_hook_of(const bool *flag) {
-  for (const hook *hook = hooks; hook; hook = hook->outer)
-    if (hook->watched_flag == flag) return true;
-  return false;
+  return hooks > 0;
 }

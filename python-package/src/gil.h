@@ -23,22 +23,14 @@ PyObject *gil_end(PyObject *module, PyObject *unused);
 bool gil_is_ending(void);
 
 /* The interrupt hook: lets Python run its signal handlers. Non-zero when a handler raised (as that
- * of SIGINT does), when an exception is pending already or was sent to this thread, and when the
- * flag of the thread is set. */
+ * of SIGINT does), and when an exception is pending already or was sent to this thread. */
 int gil_interrupt(void *unused);
 
 /* The log hook: a warning of the logger "sparkring". Also called with the lock held, by the test of
  * a request. */
 void gil_log(void *unused, const char *message);
 
-/* Sets the flag of this thread. Calls of the core on this thread end when another thread, with the
- * lock, sets the flag. NULL: no flag. */
-void gil_watch_flag(const bool *flag);
-
 /* Whether this thread runs Python code inside a hook, and so inside a call of the core. */
 bool gil_in_hook(void);
-
-/* Whether the call uses this flag. */
-bool gil_in_hook_of(const bool *flag);
 
 #endif

@@ -79,10 +79,8 @@ ring_counters <- function(comm, peer = NULL) {
 #' `ring_close()` waits for other ranks, so it can fail with `ring_error_peer_lost`,
 #' `ring_error_timeout`, `ring_error_mismatch` or `ring_error_aborted`. See [ring_error].
 #'
-#' `ring_abort()` fails with `ring_error_busy` in a handler of a condition that a call on `comm`
-#' signals, such as `ring_stall`. Leave the call instead, as `tryCatch(ring_stall = )` does; that
-#' breaks the communicator, too. In a handler during [ring_wait()] `ring_abort()` works, and
-#' [ring_wait()] fails when the handler returns.
+#' In a handler of a condition that a call on `comm` signals, such as `ring_stall`, `ring_abort()`
+#' ends the communicator, too. The call fails when the handler returns.
 #' @seealso [ring_init()], [ring_error]
 #' @examples
 #' comm <- ring_init()

@@ -201,21 +201,14 @@ SEXP comm_close(SEXP comm, SEXP seconds) {
   return R_NilValue;
 }
 
-/* RING_BUSY is raised in a handler of a condition that a call signals. The error leaves the handler and
- * the call. */
+/* In a handler of a condition that a call on it signals, the call fails when the handler returns. */
 SEXP comm_abort(SEXP comm, SEXP reason) {
-  static const ring_error in_call = {
-      .status = RING_BUSY,
-      .rank = -1,
-      .message = "the communicator cannot be aborted inside a call on it: leave the call to end it,"
-                 " as tryCatch(ring_stall = ) does"};
   comm_handle *handle = comm_of(comm);
   if (handle->closed) return R_NilValue;
   const char *text = comm_string(reason); /* may jump */
   ring_comm_abort(handle->comm, text);
-  handle->closed = !ring_comm_usable(handle->comm);
+  handle->closed = true;
   interrupt_continue();
-  if (!handle->closed) error_raise(RING_BUSY, &in_call);
   trace_warn(trace_end(handle));
   return R_NilValue;
 }

@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 
+import numpy as np
 import pytest
 import sparkring
 from ranks import open_comm, outcomes, run, wait_for
@@ -63,6 +64,35 @@ def test_interrupt_a_collective(tmp_path):
     assert interrupted.value < SOON
     assert isinstance(other.error, sparkring.AbortedError)
     assert other.error.rank == 0
+
+
+def abort_between_calls():
+    """Abort from a second thread while the main thread makes short calls, one after the other."""
+    comm = open_comm()
+    x = np.ones(100)
+    times = []
+
+    def strike():
+        times.append(time.monotonic())
+        comm.abort("planned")
+        times.append(time.monotonic())
+
+    if comm.rank == 0:
+        thread = when(lambda: comm.counters()["calls"] > 100, strike)
+    with pytest.raises(sparkring.AbortedError, match="aborted the communicator: planned"):
+        while True:
+            comm.allreduce(x)
+    if comm.rank == 0:
+        thread.join()
+        assert comm.closed
+        return times[1] - times[0]
+    comm.abort()
+    return 0
+
+
+def test_abort_between_short_calls():
+    for _ in range(3):
+        assert max(run(2, abort_between_calls)) < SOON
 
 
 def free_port():

@@ -193,6 +193,30 @@ def be_killed(argv, folder):
     comm.abort()
 
 
+def abort_beside_programs():
+    """Rank 0 aborts its communicator from another thread while the programs run."""
+    comm = open_comm()
+    begun = []
+    started = threading.Event()
+
+    def strike():
+        started.wait()
+        begun.append(time.monotonic())
+        comm.abort("planned")
+
+    if comm.rank == 0:
+        threading.Thread(target=strike, daemon=True).start()
+    with pytest.raises(sparkring.AbortedError, match="aborted the communicator: planned") as told:
+        comm.mpi_run(["sh", "-c", "echo; exec sleep 3600"], output=lambda line: started.set())
+    assert told.value.rank == 0
+    comm.abort()
+    return time.monotonic() - begun[0] if begun else 0
+
+
+def test_abort_ends_programs():
+    assert max(run(2, abort_beside_programs)) < SOON
+
+
 def kill_when(folder):
     while not all((folder / str(rank)).exists() for rank in range(2)):
         time.sleep(0.001)

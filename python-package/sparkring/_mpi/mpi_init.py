@@ -15,7 +15,7 @@ from typing import Any
 from sparkring._core import Communicator, InvalidError, PmiHandle, RingError, UnsupportedError
 from sparkring._method import method
 from sparkring._mpi.arguments import FOREIGN, check_plain, check_pmix
-from sparkring._mpi.server import abort, aborting, served
+from sparkring._mpi.server import abort, aborting, check, served
 
 GRACE = 0.5  # seconds in which the rank at fault reports its error, before MPI's waits are ended
 SLICE = 0.05  # seconds between two looks at the other ranks
@@ -196,8 +196,9 @@ def ended_with_the_job(pmi: PmiHandle, comm: Communicator) -> Iterator[None]:
 def _watch(pmi: PmiHandle, comm: Communicator, left: threading.Event) -> None:
     while not left.wait(SLICE):
         try:
-            pmi.test()
+            check(pmi, comm)
         except RingError as error:
+            abort(pmi, str(error))  # no effect after another failure
             if left.wait(GRACE):
                 return
             text = f"rank {comm.rank} ends, because its MPI has ended: {error}\n"

@@ -25,7 +25,7 @@ from sparkring._mpi.arguments import (
     shorten,
 )
 from sparkring._mpi.program import Program
-from sparkring._mpi.server import abort, aborting, served
+from sparkring._mpi.server import abort, aborting, check, served
 
 SLICE = 0.05  # seconds between two looks at the other ranks
 LATE = 0.2  # seconds that the server may need for the last lines of a program that has ended
@@ -52,7 +52,8 @@ def mpi_run(
     communicator can be used afterwards.
 
     A program that fails, is killed or calls ``MPI_Abort`` ends the programs of all ranks, with all
-    their descendants; so does a rank that dies, and an exception in this call.
+    their descendants; so does a rank that dies, an exception in this call, and `abort` in another
+    thread.
 
     Parameters
     ----------
@@ -113,7 +114,7 @@ def mpi_run(
             program = start(pmi, command, variables, directory, prefix, write)
         with program, aborting(pmi):  # the other ranks know before this one has cleaned up
             pmi.started()
-            watch(pmi, program, command[0])
+            watch(pmi, self, program, command[0])
             pmi.close()
 
 
@@ -134,9 +135,9 @@ def start(
         raise
 
 
-def watch(pmi: PmiHandle, program: Program, name: str) -> None:
+def watch(pmi: PmiHandle, comm: Communicator, program: Program, name: str) -> None:
     """Copy the output until the program has ended well. Any other end of a rank raises."""
-    while not program.ended and pmi.test()[0] != "aborted":
+    while not program.ended and check(pmi, comm) != "aborted":
         program.step(SLICE)
     program.end()
     program.drain()

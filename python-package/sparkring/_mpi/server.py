@@ -43,3 +43,10 @@ def abort(pmi: PmiHandle, reason: str) -> None:
     """End the programs of all ranks, with a reason that may hold any characters."""
     text = reason.replace("\0", "\\0").encode(errors="backslashreplace").decode()
     pmi.abort(text)
+
+
+def check(pmi: PmiHandle, comm: Communicator) -> str:
+    """Return the state of this rank's program; raise when a rank has failed or aborted."""
+    if not comm.usable:
+        comm.barrier()  # another thread has aborted it: raises with its reason
+    return pmi.test()[0]
