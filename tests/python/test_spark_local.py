@@ -39,6 +39,19 @@ def test_results_and_output(said):
     assert run(lambda comm: comm.size, num_proc=-1, verbose=0) == [1]
 
 
+def test_objects_of_the_script():
+    script = {"__name__": "__main__"}
+    exec("import enum\nclass Color(enum.Enum):\n    RED = 1\n", script)
+    color = script["Color"]
+
+    def swap(comm):
+        colors = comm.allgather_object(color.RED)
+        increase = comm.broadcast_object((lambda x: x + 1) if comm.rank == 0 else None)
+        return [found is color.RED for found in colors], increase(1)
+
+    assert run(swap, num_proc=-2, verbose=0) == [([True, True], 2)] * 2
+
+
 def fail(comm, how):
     print(f"rank {comm.rank} was here")
     comm.barrier()

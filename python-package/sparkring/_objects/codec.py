@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from sparkring import _core
 from sparkring._core import InvalidError
+from sparkring._objects.pickler import dump
 
 _PLACE = struct.Struct("<qq")  # from where to where in the envelope
 _TRAILER_BYTES = len(_core.envelope_trailer(0))
@@ -51,7 +52,7 @@ def _write_object(file: io.BytesIO, x: object) -> None:
         buffers.append(raw)
         return False
 
-    pickle.Pickler(file, 5, buffer_callback=stays_in_pickle).dump(x)
+    dump(file, x, stays_in_pickle)
     places = []
     for buffer in buffers:
         first = _align(file)

@@ -75,7 +75,8 @@ def broadcast_object(self: Communicator, x: Any, root: int = 0) -> Any:
 def allgather_object(self: Communicator, x: Any) -> list[Any]:
     """Send the objects of all ranks to every rank, in rank order.
 
-    Objects are sent as pickles: any object that `pickle` takes can be sent. The result has copies,
+    Objects are sent as pickles: any object that `pickle` takes can be sent. Where cloudpickle or
+    PySpark is installed, so can what cloudpickle takes, such as lambdas. The result has copies,
     also of a rank's own object. Large NumPy arrays of one call may share one block of memory, which
     lives as long as any of the arrays. To keep one array only, copy it.
 

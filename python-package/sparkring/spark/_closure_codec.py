@@ -8,14 +8,11 @@ return, and ``except`` catches it.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import importlib
 import inspect
 import io
 import os
 import pickle
-import sys
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,24 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from sparkring._core import InvalidError
+from sparkring._objects.pickler import find_cloudpickle
 from sparkring.spark import _script as script
 from sparkring.spark import _sources as sources
 
 NAMELESS = "<dynamic-code>"  # the file name of code in cloudpickle 3.1.3, with the code's lines
 
 
-def _pickler() -> Any:
-    """Find a cloudpickle, or else return pickle."""
-    names = ["cloudpickle", "pyspark.cloudpickle"]  # importing PySpark would take long
-    for name in reversed(names) if "pyspark" in sys.modules else names:
-        with contextlib.suppress(ImportError):
-            return importlib.import_module(name)
-    return pickle
-
-
 def dumps(value: Any) -> bytes:
     """Pickle a value."""
-    return bytes(_pickler().dumps(value))
+    return bytes(find_cloudpickle().dumps(value))
 
 
 def loads(data: bytes | bytearray) -> Any:
@@ -50,7 +39,7 @@ def loads(data: bytes | bytearray) -> Any:
 
 def dumps_noting(value: Any) -> tuple[bytes, sources.Notes]:
     """Pickle a value, and note the modules and the code that the pickle names."""
-    module, notes = _pickler(), sources.Notes()
+    module, notes = find_cloudpickle(), sources.Notes()
 
     class Pickler(getattr(module, "CloudPickler", pickle.Pickler)):  # type: ignore[misc]
         def reducer_override(self, value: Any) -> Any:
@@ -102,14 +91,14 @@ def dumps_work(f: Any, args: Any, kwargs: Any, *, rows: bool = False) -> Work:
     check_call(f, args, kwargs, rows=rows)
     try:
         data, notes = dumps_noting((f, args, kwargs))
-        if _pickler() is pickle and "__main__" in notes.modules:
+        if find_cloudpickle() is pickle and "__main__" in notes.modules:
             raise pickle.PicklingError("what a script or notebook defines stays in its process")
     except Exception as error:
         advice = (
             "Make objects that cannot be pickled (sessions, locks, open files) in f, or pass the"
             " data to make them"
         )
-        if _pickler() is pickle:
+        if find_cloudpickle() is pickle:
             advice = (
                 "Install cloudpickle, or pyspark, which brings one, for lambdas and what a script"
                 " or notebook defines; or import f from a module"
