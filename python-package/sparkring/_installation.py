@@ -32,6 +32,8 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m sparkring",
         description="Print what is installed here, and run two ranks as a test. The exit code is 1"
         " when the test fails.",
+        epilog="python -m sparkring timeline makes one trace, or a picture, of the timelines that"
+        " ranks have recorded: see python -m sparkring timeline --help.",
     )
     parser.add_argument("--version", action="version", version=f"sparkring {_core.version}")
     parser.parse_args(arguments)

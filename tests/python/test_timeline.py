@@ -135,6 +135,13 @@ def test_command_reports_what_is_no_trace(tmp_path, capsys):
         assert "sparkring timeline: " in capsys.readouterr().err
 
 
+def test_command_refuses_other_kinds(recorded, tmp_path, capsys):
+    for name in ("out.png", "out"):
+        assert command.main([str(recorded), "-o", str(tmp_path / name)]) == 1
+        assert "end its name in .json or .svg" in capsys.readouterr().err
+        assert not (tmp_path / name).exists()
+
+
 def work(comm):
     comm.allreduce(1.0)
 

@@ -10,12 +10,18 @@ from pathlib import Path
 
 from sparkring._trace import merge, picture
 
+KINDS = (".json", ".svg")
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     options = parse(arguments)
     source = Path(options.source)
     output = options.output or default_output(source)
+    if not output.endswith(KINDS):
+        text = f"{output!r} is neither a trace nor a picture: end its name in {' or '.join(KINDS)}"
+        print(f"python -m sparkring timeline: {text}", file=sys.stderr)
+        return 1
     try:
         events = merge.read(source)
         if output.endswith(".svg"):
