@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 from sparkring._agree import agree
 from sparkring._core import Communicator, InvalidError
@@ -19,7 +19,7 @@ from sparkring.frameworks._nccl import libraries
 if TYPE_CHECKING:
     from sparkring._core import DeviceHandle
 
-_Path = str | os.PathLike[str] | None
+_Path = Union[str, "os.PathLike[str]", None]
 PATHS = ("auto", "nccl", "host")
 _OF_THREAD = 2  # the driver's number of the default stream of a thread
 
