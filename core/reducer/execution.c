@@ -80,7 +80,7 @@ static bool execution_add_zeros(ring_execution *execution, const ring_tensor *te
     size_t elements =
         group ? (size_t)ring_tensor_extent(tensor, i) : ring_tensor_elements(tensor, 0);
     enough = execution_add(execution, &(ring_buffer){*zeros, *zeros, elements});
-    *zeros += elements * ring_dtype_size(dtype);
+    if (elements > 0) *zeros += elements * ring_dtype_size(dtype); /* else it may be NULL */
   }
   return enough;
 }

@@ -305,7 +305,7 @@ static ring_status negotiation_exchange_names(ring_negotiation *negotiation) {
     negotiation->counts[rank] = (size_t)negotiation->gathered[rank];
     total += negotiation->counts[rank];
   }
-  if (!ring_bytes_reserve(&negotiation->incoming, total))
+  if (!ring_bytes_reserve(&negotiation->incoming, total + 1)) /* never NULL */
     return ring_negotiation_no_memory(negotiation);
   status = ring_allgatherv(negotiation->comm, negotiation->outgoing.bytes,
                            negotiation->incoming.bytes, negotiation->counts, RING_UINT8);

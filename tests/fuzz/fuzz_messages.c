@@ -5,9 +5,7 @@
  * a buffer; a receive that is done well has a message that it takes; and where the messages fail, so does every
  * transfer, with an error that names a rank which exists, or none.
  */
-#include "base/platform.h"
-#include "comms.h"
-#include "messages/message_turn.h"
+#include "posts.h"
 
 enum { SIZE = 3, SELF = 1, PEER = 2, ROOM = 64, TRANSFERS = 6, STREAM_MOST = 1 << 18 };
 
@@ -34,20 +32,6 @@ static input make_stream(input *from, bool raw, unsigned shifts) {
   while (from->left > 0 && length + RING_HEADER_BYTES + UINT16_MAX < STREAM_MOST)
     length += put_frame(from, stream + length, shifts);
   return (input){stream, length};
-}
-
-static ring_messages *make_messages(ring_comm *comm) {
-  ring_messages *messages = calloc(1, sizeof *messages);
-  FUZZ_PROMISE(messages != NULL);
-  pthread_mutex_init(&messages->mutex, NULL);
-  ring_platform_condition_init(&messages->changed);
-  messages->comm = comm;
-  messages->rank = SELF;
-  messages->size = SIZE;
-  messages->channels = calloc(SIZE, sizeof *messages->channels);
-  FUZZ_PROMISE(messages->channels != NULL && ring_matching_init(&messages->matching, SIZE));
-  for (int rank = 0; rank < SIZE; rank++) ring_channel_init(&messages->channels[rank], rank);
-  return messages;
 }
 
 static void begin_transfers(ring_messages *messages, unsigned which, ring_transfer **transfers,
@@ -86,18 +70,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   static uint8_t much[4 * RING_EAGER_BYTES];
   _Alignas(16) uint8_t rooms[TRANSFERS][ROOM];
   ring_transfer *transfers[TRANSFERS];
-  input from = {bytes, length}, nothing = {NULL, 0};
+  input from = {bytes, length};
   unsigned which = input_byte(&from);
   bool takes = (which >> 3 & 1) != 0;
   bool raw = (input_byte(&from) & 1) != 0 && !takes;
   ring_comm *comm = make_comm(SELF, SIZE);
-  ring_link *link =
-      ring_link_tcp(world_connection(make_stream(&from, raw, takes ? 22 : 40), nothing));
-  FUZZ_PROMISE(link != NULL);
-  ring_link_ops ops = *link->ops; /* no fuzzer guesses the checks of payloads */
-  ops.unchecked = false;
-  link->ops = &ops;
-  add_link(comm, PEER, link);
+  ring_link_ops ops;
+  add_stream(comm, PEER, &ops, make_stream(&from, raw, takes ? 22 : 40));
   ring_messages *messages = make_messages(comm);
   begin_transfers(messages, which, transfers, rooms, much);
   for (int turn = 0; turn < 8 && !messages->broken; turn++) {
@@ -105,12 +84,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
     ring_message_turn(messages, true);
   }
   for (int i = 0; i < TRANSFERS; i++) end_transfer(messages, transfers[i]);
-  for (int rank = 0; rank < SIZE; rank++) ring_channel_clear(&messages->channels[rank]);
-  ring_matching_destroy(&messages->matching);
-  pthread_mutex_destroy(&messages->mutex);
-  pthread_cond_destroy(&messages->changed);
-  free(messages->channels);
-  free(messages);
+  messages_lock(messages);
+  messages->comm = NULL;
+  ring_messages_drop(messages);
   ring_comm_free(comm);
   world_end();
   return 0;

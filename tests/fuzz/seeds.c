@@ -14,9 +14,11 @@
 #include "base/address.h"
 #include "base/bytes.h"
 #include "base/checksum.h"
+#include "bindings/envelope.h"
 #include "peers/frame.h"
 #include "peers/wait_report.h"
 #include "pmi/pmix_message.h"
+#include "reducer/announcement.h"
 #include "rendezvous/message.h"
 
 enum { ROOM = 4096 };
@@ -378,6 +380,149 @@ static void save_handshakes(void) {
   save("fuzz_handshake", "refused", made.bytes, made.length);
 }
 
+/* ---- Hostile ranks ----------------------------------------------------------------------------- */
+
+/* The number of each of the two other ranks, before and after that of this rank, which is rank 1. */
+static void add_numbers(seed *to, int64_t one, int64_t other, int count) {
+  for (int i = 0; i < count; i++) add_number(to, (uint64_t)one, 8);
+  add_byte(to, 0); /* this rank's own as they are */
+  for (int i = 0; i < count; i++) add_number(to, (uint64_t)other, 8);
+}
+
+static void save_gathered(void) {
+  static const char *const names[] = {"strings", "agreement", "rows", "clock"};
+  for (unsigned which = 0; which < 4; which++) {
+    seed made = {.length = 0};
+    add_byte(&made, which + 4); /* rank 1 */
+    add_byte(&made, which < 2 ? 1 : 8);
+    if (which == 1) { /* the sum of failures is as it comes: 1 */
+      add_byte(&made, 2);
+      add_number(&made, 0x3ff0000000000000, 8);
+    }
+    if (which < 2) {
+      add_numbers(&made, 1, 1, 2); /* one string of one byte */
+      add_numbers(&made, 1, 1, 1); /* lengths */
+      add(&made, "a\0b", 3);
+    } else if (which == 2) {
+      add_numbers(&made, 5, 2, 1);
+    } else {
+      for (int i = 0; i < 32; i++) add_number(&made, 2000000000, 8);
+      add_numbers(&made, 3, 4, 3);
+    }
+    save("fuzz_gathered", names[which], made.bytes, made.length);
+  }
+}
+
+/* One cycle: this rank submits, the others announce the same, and in the next cycle all offer. */
+static void save_reducer(void) {
+  static const char *const names[] = {"allreduce", "group",    "reduce_scatter", "broadcast",
+                                      "allgather", "alltoall", "barrier"};
+  for (unsigned kind = 0; kind < 7; kind++) {
+    const int64_t shape[2] = {3, 2};
+    const ring_buffer buffers[2] = {{NULL, NULL, 2}, {NULL, NULL, 4}};
+    ring_operation operation = RING_OPERATION_INIT;
+    seed made = {.length = 0}, announced = {.length = 0};
+    operation.kind = (ring_operation_kind)kind;
+    operation.dtype = RING_INT64;
+    operation.shape = shape;
+    operation.dimensions = 2;
+    operation.buffers = buffers;
+    operation.buffer_count = 2;
+    uint8_t description[128];
+    ring_tensor_encode(&operation, description);
+    const ring_announcement announcement = {"a", 1, description, ring_tensor_length(&operation)};
+    announced.length = announcement_bytes(&announcement);
+    ring_announcement_encode(&announcement, announced.bytes);
+    add_byte(&made, 1);        /* rank 1 */
+    add_byte(&made, 1);        /* submits one */
+    add_byte(&made, 4 * kind); /* of this kind as "a" */
+    add_byte(&made, 0);
+    add_byte(&made, 0); /* the AND as it is: NEW */
+    add_numbers(&made, (int64_t)announced.length, (int64_t)announced.length, 1);
+    add(&made, announced.bytes, announced.length);
+    add_byte(&made, 0);
+    add(&made, announced.bytes, announced.length);
+    add_number(&made, 0, 3); /* submits nothing, and the AND as it is: ready */
+    add_numbers(&made, 2, 3, 1);
+    save("fuzz_reducer", names[kind], made.bytes, made.length);
+  }
+}
+
+static void save_envelopes(void) {
+  static const char *const names[] = {"pickle", "r", "failure"};
+  for (unsigned which = 0; which < 3; which++) {
+    seed made = {.length = 0};
+    add_byte(&made, 1); /* two envelopes */
+    add_byte(&made, which);
+    for (int i = 0; i < 2; i++) {
+      add(&made, "an object", 9);
+      ring_envelope_seal(made.bytes + made.length,
+                         which == 0   ? RING_ENVELOPE_PICKLE
+                         : which == 1 ? ring_envelope_kind_of_r()
+                                      : RING_ENVELOPE_FAILURE,
+                         9);
+      made.length += RING_ENVELOPE_TRAILER_BYTES;
+    }
+    save("fuzz_envelope", names[which], made.bytes, made.length);
+  }
+}
+
+/* A rank is late, and is asked; a report of each rank. */
+static void save_device(void) {
+  seed late = {.length = 0}, report = {.length = 0};
+  const ring_call call = {.collective = RING_COLLECTIVE_ALLREDUCE, .sequence = 3, .count = 8};
+  add_byte(&late, 0); /* the hub of rank 0 */
+  add_byte(&late, 3);
+  for (unsigned kind = 2; kind <= 5; kind++) {
+    add_byte(&late, 4 * kind);
+    add_byte(&late, kind);
+    add_number(&late, 1500, 8);
+    late.length = (size_t)(ring_call_pack(&call, late.bytes + late.length) - late.bytes);
+    late.length += 40 - 36;
+  }
+  save("fuzz_device", "hub", late.bytes, late.length);
+  add_byte(&report, 1 + 4); /* the open of rank 2 */
+  add_byte(&report, 0);
+  for (int rank = 0; rank < 2; rank++) {
+    add_number(&report, 0, 4);
+    add_number(&report, 22300, 4);
+    report.length += 256;
+    add(&report, "no NCCL", 7);
+    report.length += 256 - 7 + 256;
+  }
+  save("fuzz_device", "open", report.bytes, report.length);
+}
+
+/* A control message of rank 1 or 2 to the hub, or of a hub. */
+static void add_control(seed *to, unsigned first, const void *bytes, size_t length) {
+  seed piece = {.length = 0};
+  add(&piece, bytes, length);
+  add_byte(to, first);
+  add_piece(to, &piece);
+}
+
+static void save_hub(void) {
+  const ring_pmix_message fence = {.ticket = 7, .bytes = "\0data", .length = 5};
+  const ring_pmix_message name = {.ticket = 8, .bytes = "key\0value", .length = 10};
+  uint8_t bytes[64] = {'F'};
+  seed hub = {.length = 0}, side = {.length = 0};
+  add_byte(&hub, 1);
+  add_control(&hub, 1, "ncmd=publish_name service=s port=p", 34);
+  add_control(&hub, 2, "ncmd=lookup_name service=s", 26);
+  memcpy(ring_pmix_message_write(bytes + 1, &fence), fence.bytes, fence.length);
+  add_control(&hub, 2, bytes, 1 + RING_PMIX_FIELDS + fence.length);
+  bytes[0] = 'N';
+  memcpy(ring_pmix_message_write(bytes + 1, &name), name.bytes, name.length);
+  add_control(&hub, 2, bytes, 1 + RING_PMIX_FIELDS + name.length);
+  add_control(&hub, 1, "fkey\0value", 11);
+  add_control(&hub, 2, "e", 1);
+  save("fuzz_hub", "hub", hub.bytes, hub.length);
+  add_byte(&side, 0);
+  add_control(&side, 'N', bytes + 1, RING_PMIX_FIELDS + name.length);
+  add_control(&side, 'n', "cmd=lookup_result info=ok rc=0\n", 31);
+  save("fuzz_hub", "side", side.bytes, side.length);
+}
+
 /* ---- Record batches ---------------------------------------------------------------------------- */
 
 enum { VALIDITY = 1, OFFSETS = 16 }; /* bytes of a buffer that is one */
@@ -444,6 +589,11 @@ int main(int count, char **arguments) {
   save_exchange();
   save_handshakes();
   save_streams();
+  save_gathered();
+  save_reducer();
+  save_envelopes();
+  save_device();
+  save_hub();
   save_batches();
   return 0;
 }
