@@ -250,11 +250,13 @@ static bool tensor_is_good(const ring_tensor *tensor, int size) {
              : tensor_shape_fits(tensor, size);
 }
 
-/* Finds the lists and the note that follow the head. False where they are longer than the description. */
+/* Finds the lists and the note that follow the head. False where they are longer than the description, or the note
+ * has a zero. */
 static bool tensor_find_lists(ring_tensor *tensor, const bytes_cursor *from) {
   size_t count = tensor->extent_count, lists = count * tensor_extent_bytes(tensor->kind);
   bool group = tensor->kind == RING_OPERATION_ALLREDUCE_GROUP;
-  if (from->bad || lists > from->left) return false;
+  if (from->bad || lists > from->left || memchr(from->at + lists, '\0', from->left - lists) != NULL)
+    return false;
   tensor->extents = from->at;
   tensor->dtypes = group ? from->at + 8 * count : NULL;
   tensor->mixed = false;

@@ -29,6 +29,7 @@ static void submit(target *to, unsigned which) {
   static const char *const names[NAMES] = {"a", "b", "loss", "layer.0"};
   static const int64_t shape[2] = {ROWS / 2, 2};
   static const int64_t splits[SIZE] = {1, 0, 2};
+  static const ring_dtype dtypes[2] = {RING_INT64, RING_FLOAT64};
   unsigned at = which % NAMES;
   ring_buffer buffers[2] = {{to->data[at], to->result[at], 2},
                             {to->data[at] + 2, to->result[at] + 2, 4}};
@@ -46,6 +47,8 @@ static void submit(target *to, unsigned which) {
   operation.buffers = buffers;
   operation.buffer_count = 2;
   operation.splits = operation.kind == RING_OPERATION_ALLTOALL ? splits : NULL;
+  operation.dtypes = which >= 128 ? dtypes : NULL;
+  operation.note = which >= 192 ? "a note" : NULL;
   FUZZ_PROMISE(ring_tensor_check(&operation, to->negotiation.rank, SIZE, &error) == RING_OK);
   to->mine[at] = ring_submission_make(NULL, &operation, SIZE);
   ring_entry *entry = ring_cache_get(&to->negotiation.cache, names[at], strlen(names[at]));
