@@ -79,8 +79,9 @@ LIES_DECLARE(ring_alltoallv, const void *in, const size_t *sends, void *out, con
   size_t at = 0;
   for (int rank = 0; rank < comm->peers.rank; rank++) at += sends[rank];
   FUZZ_PROMISE(sends[comm->peers.rank] == receives[comm->peers.rank]);
-  return lies_gather(comm, (const uint8_t *)in + at * ring_dtype_size(dtype), out, 0, receives,
-                     dtype);
+  const uint8_t *own = in; /* NULL on a rank that sends nothing */
+  if (own != NULL) own += at * ring_dtype_size(dtype);
+  return lies_gather(comm, own, out, 0, receives, dtype);
 }
 
 LIES_DECLARE(ring_allreduce, const void *in, void *out, size_t count, ring_dtype dtype,
