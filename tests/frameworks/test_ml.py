@@ -610,6 +610,116 @@ def test_trees(spark, framework, tmp_path):
     assert found.where("prediction = y").count() / found.count() >= digits.ACCURACY
 
 
+def tree_estimator(framework, **params):
+    from sparkring.spark.ml import LightGBMEstimator, XGBoostEstimator
+
+    kind = XGBoostEstimator if framework == "xgboost" else LightGBMEstimator
+    return kind(**{"numProc": 2, "verbose": 0, "labelCol": "y", **params})
+
+
+CLASSIFIERS = {
+    "xgboost": {"objective": "binary:logistic", "enable_categorical": True, "eval_metric": "error"},
+    "lightgbm": {"objective": "binary", "categorical_feature": ["code"], "metric": "binary_error"},
+}
+
+
+@pytest.mark.parametrize("framework", CLASSIFIERS)
+def test_trees_in_a_pipeline(spark, framework, tmp_path):
+    """Nulls, a categorical column, early stopping, names, and the outputs of classifiers."""
+    from pyspark.ml import Pipeline, PipelineModel
+    from pyspark.ml.evaluation import BinaryClassificationEvaluator
+
+    parameters = {**CLASSIFIERS[framework], "early_stopping_rounds": 2, "max_depth": 2}
+    if framework == "xgboost":
+        parameters["feature_types"] = ["c", "q"]
+    estimator = tree_estimator(
+        framework, modelParams=parameters, inputCols=["code", "x.1"], validation="held", rounds=50
+    )
+    Pipeline(stages=[estimator]).save(f"{tmp_path}/pipeline")
+    pipeline = Pipeline.load(f"{tmp_path}/pipeline")
+    frame = spark.range(0, 400, 1, 2).selectExpr(
+        "if(id % 10 = 3, NULL, int(id * 7 % 20)) code",
+        "if(id % 4 = 0, NULL, rand(1)) `x.1`",
+        "double(id % 2) y",
+        "id % 5 = 0 held",
+    )
+    model = pipeline.fit(frame)
+    model.save(f"{tmp_path}/model")
+    rows = PipelineModel.load(f"{tmp_path}/model").transform(frame)
+    assert rows.where("prediction = y").count() >= 360  # a null may be of either class
+    assert rows.schema["prediction"].dataType.simpleString() == "double"
+    assert BinaryClassificationEvaluator(labelCol="y").evaluate(rows) > 0.8
+    first = rows.select("prediction", "probability", "rawPrediction").first()
+    assert first["probability"].toArray().sum() == pytest.approx(1)
+    assert first["rawPrediction"][0] == -first["rawPrediction"][1]
+    assert (first["probability"][1] > 0.5) == first["prediction"] == (first["rawPrediction"][1] > 0)
+    trees = model.stages[0]
+    assert trees.history.columns == [
+        "epoch",
+        f"val_{parameters.get('eval_metric', 'binary_error')}",
+    ]
+    assert trees.history.count() < 50
+    booster = trees.network()
+    names = booster.feature_names if framework == "xgboost" else booster.feature_name()
+    assert names == ["code", "x.1"]
+    renamed = trees.copy({trees.outputCols: ["class"]})
+    assert renamed.transform(frame).columns == [*frame.columns, "class"]
+
+
+@pytest.mark.parametrize(
+    ("framework", "objective"), [("xgboost", "rank:ndcg"), ("lightgbm", "lambdarank")]
+)
+def test_rankings_and_margins(spark, framework, objective):
+    import sparkring
+
+    frame = spark.range(0, 300, 1, 3).selectExpr(
+        "concat('q', id % 30) q", "rand(1) a", "rand(2) b", "int(3 * rand(1)) y", "10 * rand(3) m"
+    )
+    ranked = tree_estimator(
+        framework,
+        modelParams={"objective": objective},
+        inputCols=["a", "b"],
+        qidCol="q",
+        rounds=10,
+    )
+    rows = ranked.fit(frame).transform(frame).toPandas()
+    best = [group.y[group.prediction.idxmax()] == group.y.max() for _, group in rows.groupby("q")]
+    assert np.mean(best) > 0.9
+    with pytest.raises(sparkring.InvalidError, match="qidCol is 'b' of type double"):
+        ranked.copy({ranked.qidCol: "b"}).fit(frame)
+
+    parameters = {} if framework == "xgboost" else {"objective": "regression"}
+    margins = tree_estimator(
+        framework,
+        modelParams=parameters,
+        inputCols=["a"],
+        labelCol="sum",
+        baseMarginCol="m",
+        rounds=20,
+    )
+    frame = frame.selectExpr("*", "a + m AS sum")
+    rows = margins.fit(frame).transform(frame).toPandas()
+    assert np.abs(rows["prediction"] - rows["sum"]).max() < 0.5
+
+
+def test_trees_are_tuned(spark):
+    from pyspark.ml.evaluation import RegressionEvaluator
+    from pyspark.ml.tuning import TrainValidationSplit
+
+    frame = spark.range(0, 200, 1, 2).selectExpr("rand(1) x", "rand(1) * 2 y")
+    estimator = tree_estimator("xgboost", inputCols=["x"], numProc=1)
+    grid = [{estimator.rounds: 1}, {estimator.rounds: 20}]
+    split = TrainValidationSplit(
+        estimator=estimator,
+        estimatorParamMaps=grid,
+        evaluator=RegressionEvaluator(labelCol="y"),
+        seed=1,
+    )
+    model = split.fit(frame)
+    assert model.validationMetrics[1] < model.validationMetrics[0]
+    assert model.bestModel.network().num_boosted_rounds() == 20
+
+
 def test_parameters_of_trees_are_used_or_refused():
     import sparkring
     from sparkring.spark.ml import _lightgbm, _xgboost
@@ -617,7 +727,7 @@ def test_parameters_of_trees_are_used_or_refused():
     used = {"objective": "reg:squarederror", "max_depth": 2, "eval_metric": ["mae", "rmse"]}
     of_matrix = {"enable_categorical": True, "feature_types": ["c", "q"]}
     assert _xgboost.of_booster({**used, **of_matrix}, 2) == used
-    assert _xgboost.of_matrix({**used, **of_matrix}) == of_matrix
+    assert _xgboost.chosen({**used, **of_matrix}, _xgboost.OF_MATRIX) == of_matrix
     with pytest.raises(sparkring.InvalidError, match=r'not use .*"depth", "n_estimators"'):
         _xgboost.of_booster({**used, "verbosity": 0, "n_estimators": 3, "depth": 2}, 2)
     assert _lightgbm.checked({"num_leaf": 3, "cat_feature": [0], "feature_name": ["a"]}) == {

@@ -371,9 +371,12 @@ def test_types_of_estimators():
         (ml.TorchModel, ["Model"]),
         (ml.TorchEstimator, ["Model", "Training"]),
         (ml.KerasEstimator, ["Model", "Training", "Backend"]),
+        (ml.XGBoostModel, ["Model", "BaseMargin"]),
+        (ml.LightGBMEstimator, ["Model", "BaseMargin", "Tree"]),
     ]:
         params = {param.name for param in kind().params}
         typed = [f"{name}Params".replace("Backend", "Keras") for name in names]
+        typed += ["TreeOptions"] * ("Tree" in names)
         assert {param for name in typed for param in found[name]} == params
         methods = {name for each in names for name in found[f"{each}Methods"]}
         assert methods == {

@@ -8,6 +8,7 @@ number. A value that is no number is an error, with the remedy.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
 from collections.abc import Mapping, Sequence
@@ -45,6 +46,19 @@ def nulls(count: int, rows: int, arrays: bool = False) -> InvalidError:
     what = f"{count:,} null{'s' * (count != 1)} in {rows:,} {'arrays' if arrays else 'values'}"
     way = "" if arrays else ", or pass the number that replaces them as missing="
     return InvalidError(f"it has {what}: fill or drop them in Spark (df.na){way}")
+
+
+# Remedies by the arguments of `batches` and `parquet`, and the text of other callers.
+ARGUMENTS = {
+    ", or pass the number that replaces them as missing=": "",
+    ", or leave the column out with columns=": "",
+    "Leave it out with columns=, or make": "Make",
+}
+
+
+def without_arguments(error: InvalidError) -> str:
+    """Return the text of an error for callers that have no such arguments."""
+    return functools.reduce(lambda text, pair: text.replace(*pair), ARGUMENTS.items(), str(error))
 
 
 def unlike(first: Any, other: Any, row: int) -> InvalidError:

@@ -12,16 +12,25 @@ Examples
 >>> model.transform(frame)
 """
 
-from sparkring.spark.ml._boost import LightGBMModel, XGBoostModel, fit_lightgbm, fit_xgboost
+from sparkring.spark.ml._boost import (
+    LightGBMEstimator,
+    LightGBMModel,
+    XGBoostEstimator,
+    XGBoostModel,
+    fit_lightgbm,
+    fit_xgboost,
+)
 from sparkring.spark.ml._keras import KerasEstimator, KerasModel
 from sparkring.spark.ml._torch import TorchEstimator, TorchModel
 
 __all__ = [
     "KerasEstimator",
     "KerasModel",
+    "LightGBMEstimator",
     "LightGBMModel",
     "TorchEstimator",
     "TorchModel",
+    "XGBoostEstimator",
     "XGBoostModel",
     "fit_lightgbm",
     "fit_xgboost",

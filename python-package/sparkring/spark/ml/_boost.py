@@ -1,49 +1,162 @@
 # SPDX-License-Identifier: Apache-2.0
 # mypy: allow-subclassing-any, allow-untyped-calls
-"""Trees of XGBoost and LightGBM over a DataFrame: functions that train, and their models."""
+"""Estimators of trees, XGBoost's and LightGBM's, and their models."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
+from pyspark.ml import Estimator
 
+from sparkring.spark import _slot_check as slot_check
 from sparkring.spark.ml import _columns as columns_of
-from sparkring.spark.ml import _feed as feeds
-from sparkring.spark.ml import _output as output_of
-from sparkring.spark.ml._batch import make
+from sparkring.spark.ml import _tree_rank as tree_rank
 from sparkring.spark.ml._estimator import Fit, turn
 from sparkring.spark.ml._model import NetworkModel
 from sparkring.spark.ml._plan import Plan
-from sparkring.spark.ml._settings import TrainingSettings
-from sparkring.spark.ml._shard import Shard
-from sparkring.spark.ml._training import Progress
+from sparkring.spark.ml._storage import Stored
+from sparkring.spark.ml._tree_settings import HasBaseMargin, TreeSettings
 
 if TYPE_CHECKING:
-    from sparkring._core import Communicator
+    from typing_extensions import Self, Unpack
+
+    from sparkring.spark.ml._methods import BaseMarginParams, TreeOptions, TreeParams
+
+M = TypeVar("M", bound="TreeModel")
+OUTPUTS = ["prediction", "probability", "rawPrediction"]  # of a classifier
 
 
-# Params that trees share with networks, beside those of the model.
-TRAINING = {"labelCol", "weightCol", "classWeights", "numProc", "timeline", "timeout", "verbose"}
+class TreeModel(NetworkModel, HasBaseMargin):
+    """Trees of either framework."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **params: Unpack[BaseMarginParams]) -> None: ...
+
+        def setParams(self, **params: Unpack[BaseMarginParams]) -> Self: ...  # noqa: N802
+
+    def _plan(self) -> Plan:
+        """Choose the types of outputs, as Spark's own classifiers have them."""
+        plan, outputs = super()._plan(), self._outputs[: len(self.getOrDefault("outputCols"))]
+        if outputs and not plan.outputTypes and plan.postprocess is None:
+            first = outputs[0].sql if outputs[0].is_array else "double"
+            plan.settings["outputTypes"] = [first, *["vector"] * (len(outputs) - 1)]
+        return plan
 
 
-class XGBoostModel(NetworkModel):
-    """Trees of XGBoost that `fit_xgboost` has trained. `network` returns the Booster."""
+class XGBoostModel(TreeModel):
+    """Trees of XGBoost that `XGBoostEstimator` has trained. `network` returns the Booster."""
 
     __module__ = "sparkring.spark.ml"
     _framework = "xgboost"
 
 
-class LightGBMModel(NetworkModel):
-    """Trees of LightGBM that `fit_lightgbm` has trained. `network` returns the Booster."""
+class LightGBMModel(TreeModel):
+    """Trees of LightGBM that `LightGBMEstimator` has trained. `network` returns the Booster."""
 
     __module__ = "sparkring.spark.ml"
     _framework = "lightgbm"
 
 
+class TreeEstimator(Estimator[M], TreeSettings, Stored):
+    """Trains trees."""
+
+    _framework: str
+    _model_type: type[M]
+
+    def __init__(self, **params: Unpack[TreeParams]) -> None:
+        super().__init__()
+        self._set_params(params)
+
+    def setParams(self, **params: Unpack[TreeParams]) -> Self:  # noqa: N802 (Spark's name)
+        """Set Params by name."""
+        return self._set_params(params)
+
+    def _set_params(self, params: Mapping[str, Any]) -> Self:
+        if params.get("model") is not None:
+            raise TypeError("model has no effect on trees: modelParams has their parameters")
+        return super()._set_params(params)
+
+    def _fit(self, dataset: Any) -> M:
+        settings = {**self._values(), "epochs": self.getOrDefault("rounds"), "directory": None}
+        settings["labels"] = columns_of.labels_of(dataset, settings)
+        plan = Plan(self._framework, settings)
+        rows = columns_of.prepare(dataset, settings, trees=True)
+        fit = Fit(plan, rows)
+        options: dict[str, Any] = {"frame": rows}
+        if plan.qidCol is not None:  # the rows of a query on one rank, together
+            ranks = plan.numProc or slot_check.wait_for(fit.spark, None, None, plan.timeout)
+            groups = rows.repartition(ranks, columns_of.QUERY)
+            options = {"frame": groups.sortWithinPartitions(columns_of.QUERY), "num_proc": None}
+        with turn:
+            progress = fit.launch(tree_rank.train, (plan,), rows="batches", **options)
+        model = self._model_type()._take(progress)._resetUid(self.uid)
+        model = self._copyValues(model)
+        if not self.isSet("outputCols"):
+            model._set(outputCols=OUTPUTS[: len(model._outputs)])
+        return model
+
+
+class XGBoostEstimator(TreeEstimator[XGBoostModel]):
+    """Trains trees of XGBoost on the ranks of a barrier stage.
+
+    It works in Pipeline, CrossValidator and TrainValidationSplit, and is saved and loaded as other
+    stages; ``explainParams()`` describes all Params. Some need more words:
+
+    Parameters
+    ----------
+    modelParams : dict
+        The parameters of ``xgboost.train``, its arguments ``early_stopping_rounds`` (which needs
+        ``validation``) and ``maximize``, and the arguments ``enable_categorical``,
+        ``feature_types``, ``feature_names`` and ``missing`` of ``xgboost.DMatrix``. A parameter
+        that XGBoost does not use is an error.
+    inputCols : list of str
+        Numbers, arrays and vectors, which become one matrix. Nulls and NaN are missing values. The
+        columns, or the parts of a VectorAssembler, name the features.
+    validation : str or float
+        The column that is true or not 0 in the rows for validation, or their fraction. ``history``
+        has the metrics of these rows.
+    qidCol : str
+        The queries of a ranking, as for ``rank:ndcg``. The rows of a query go to one rank.
+    baseMarginCol : str
+        The margins that the trees begin with, also those of predictions.
+    outputCols : list of str
+        The names of the class, the vector of probabilities and the vector of margins of a
+        classifier, or of the first of these; by default ``prediction``, ``probability`` and
+        ``rawPrediction``. Other objectives have one prediction. With ``postprocess``, the names of
+        what this function of the Booster's prediction returns.
+
+    Examples
+    --------
+    >>> from sparkring.spark.ml import XGBoostEstimator
+    >>> estimator = XGBoostEstimator(
+    ...     modelParams={"objective": "binary:logistic", "early_stopping_rounds": 5}, rounds=100,
+    ...     inputCols=["features"], labelCol="label", validation=0.2,
+    ... )
+    >>> estimator.fit(frame).transform(frame).select("prediction", "probability")
+    """
+
+    __module__ = "sparkring.spark.ml"
+    _framework = "xgboost"
+    _model_type = XGBoostModel
+
+
+class LightGBMEstimator(TreeEstimator[LightGBMModel]):
+    """Trains trees of LightGBM on the ranks of a barrier stage, with its data-parallel learner.
+
+    As `XGBoostEstimator`, with the parameters of ``lightgbm.train``, such as
+    ``early_stopping_rounds`` and ``categorical_feature``, also by the names of columns. Every rank
+    needs rows, and holds all rows for validation.
+    """
+
+    __module__ = "sparkring.spark.ml"
+    _framework = "lightgbm"
+    _model_type = LightGBMModel
+
+
 def fit_xgboost(
-    frame: Any, parameters: Mapping[str, Any], rounds: int = 10, **params: Any
+    frame: Any, parameters: Mapping[str, Any], rounds: int = 10, **params: Unpack[TreeOptions]
 ) -> XGBoostModel:
     """Train trees of XGBoost on the rows of a DataFrame, on the ranks of a ring.
 
@@ -52,82 +165,29 @@ def fit_xgboost(
     frame : pyspark.sql.DataFrame
         The rows.
     parameters : dict
-        The parameters of ``xgboost.train``.
+        ``modelParams`` of `XGBoostEstimator`.
     rounds : int
         The number of rounds.
     **params
-        Params of `TorchEstimator`: ``inputCols``, whose numbers, arrays and vectors become one
-        matrix, ``labelCol``, ``weightCol``, ``classWeights``, ``numProc``, ``timeline``,
-        ``timeout``, ``verbose``, and the Params of the model, such as ``outputCols``.
+        Params of `XGBoostEstimator`.
 
     Returns
     -------
     XGBoostModel
-        Its ``transform`` appends the predictions of the Booster.
+        Its ``transform`` appends the predictions.
 
     Examples
     --------
     >>> model = fit_xgboost(frame, {"objective": "reg:squarederror"}, 50, inputCols=["features"])
     >>> model.transform(frame)
     """
-    model: XGBoostModel = _fit(XGBoostModel(), frame, parameters, rounds, params)
-    return model
+    estimator = XGBoostEstimator(**params)
+    return estimator.setParams(modelParams=parameters, rounds=rounds).fit(frame)
 
 
 def fit_lightgbm(
-    frame: Any, parameters: Mapping[str, Any], rounds: int = 100, **params: Any
+    frame: Any, parameters: Mapping[str, Any], rounds: int = 100, **params: Unpack[TreeOptions]
 ) -> LightGBMModel:
-    """Train trees of LightGBM on the rows of a DataFrame, with its data-parallel learner.
-
-    As `fit_xgboost`, with the parameters of ``lightgbm.train``. Every rank needs rows.
-    """
-    model: LightGBMModel = _fit(LightGBMModel(), frame, parameters, rounds, params)
-    return model
-
-
-def _fit(
-    model: Any, frame: Any, parameters: Mapping[str, Any], rounds: int, params: dict[str, Any]
-) -> Any:
-    known = {param.name for param in model.params} - {"model", "modelParams"} | TRAINING
-    for name in params:
-        if name not in known:
-            raise TypeError(
-                f"{name} has no effect on trees: pass options of training in the parameters of"
-                f" {model._framework}. Params are {', '.join(sorted(known))}"
-            )
-    settings = TrainingSettings()._set_params(
-        {"modelParams": parameters, "epochs": rounds, **params}
-    )
-    plan = Plan(model._framework, settings._values())
-    rows = columns_of.prepare(frame, plan.settings)
-    with turn:
-        progress = Fit(plan, rows).launch(train, (plan,), frame=rows, rows="batches")
-    return settings._copyValues(model._take(progress))
-
-
-# ---- On a rank -----------------------------------------------------------------------------------
-
-
-def train(comm: Communicator, rows: Iterable[Any], plan: Plan) -> Progress | None:
-    """Train the trees."""
-    shard = Shard()
-    for batch in filter(len, rows):
-        shard.append(feeds.read(batch, plan))
-    shard.close(comm)
-    feeds.check_rows(shard.total)
-    own = make(shard.all(), shard.rows, shard.total)
-    weights = plan.module.train(comm, plan, matrix(own.inputs), own)
-    shapes = comm.gather_object(plan.shapes)
-    if shapes is None:  # on all ranks except 0
-        return None
-    found = plan.module.Predictor(plan, weights)(make(shard.spare, 1, 1).inputs)
-    return Progress(
-        best_weights=weights,
-        shapes=next(each for each in shapes if each is not None),
-        outputs=output_of.describe(found),
-    )
-
-
-def matrix(inputs: list[Any]) -> Any:
-    """Put the inputs side by side."""
-    return np.concatenate([values.reshape(len(values), -1) for values in inputs], axis=1)
+    """Train trees of LightGBM on the rows of a DataFrame. As `fit_xgboost`."""
+    estimator = LightGBMEstimator(**params)
+    return estimator.setParams(modelParams=parameters, rounds=rounds).fit(frame)

@@ -15,7 +15,14 @@ from sparkring.spark._frame import is_vector, quoted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LABEL, WEIGHT, VALID = "label", "weight", "valid"
+LABEL, WEIGHT, VALID, QUERY, MARGIN = "label", "weight", "valid", "query", "margin"
+BESIDE = {  # columns beside the inputs, and the Params that name them
+    LABEL: "labelCol",
+    WEIGHT: "weightCol",
+    VALID: "validation",
+    QUERY: "qidCol",
+    MARGIN: "baseMarginCol",
+}
 PARTS = 1_000_000  # of a fraction
 SQL = {"float32": "float", "float64": "double"}
 WHOLE = ("byte", "short", "integer", "long", "boolean")
@@ -28,21 +35,28 @@ def names_of(count: int) -> list[str]:
     return [f"input{place}" for place in range(count)]
 
 
-def prepare(frame: Any, settings: Mapping[str, Any]) -> Any:
-    """Select inputs, label, weight and the mark of rows for validation."""
+def prepare(frame: Any, settings: Mapping[str, Any], *, trees: bool = False) -> Any:
+    """Select inputs, label, weight and the mark of rows for validation.
+
+    Trees take whole numbers with nulls, as doubles, and also queries and margins.
+    """
     from pyspark.sql import functions
 
     dtype, asked = settings["dtype"], settings["inputCols"]
     if not asked:
         raise InvalidError("inputCols is not set: name the columns that the network takes")
     columns = {
-        name: convert(frame, given, dtype, bool(settings["transformation"]))
+        name: convert(frame, given, dtype, bool(settings["transformation"]), trees=trees)
         for name, given in zip(names_of(len(asked)), asked)
     }
     columns[LABEL] = convert(frame, settings["labelCol"], dtype)
     weight = _weight(frame, settings)
     if weight is not None:
         columns[WEIGHT] = weight.cast("double")
+    if settings.get("qidCol") is not None:
+        columns[QUERY] = _query(frame, settings["qidCol"])
+    if settings.get("baseMarginCol") is not None:
+        columns[MARGIN] = convert(frame, settings["baseMarginCol"], dtype, trees=True)
     validation = settings["validation"]
     if isinstance(validation, str):
         columns[VALID] = functions.coalesce(
@@ -74,8 +88,39 @@ def _weight(frame: Any, settings: Mapping[str, Any]) -> Any:
     return of_class if weight is None else weight * of_class
 
 
+def _query(frame: Any, name: str) -> Any:
+    """Make whole numbers of the queries; a hash of 64 bits of a string."""
+    from pyspark.sql import functions
+
+    column, kind = _column(frame, name), frame.schema[name].dataType.typeName()
+    if kind in WHOLE:
+        return column.cast("bigint")
+    if kind != "string":
+        raise InvalidError(f"qidCol is {name!r} of type {kind}: pass whole numbers or strings")
+    return functions.when(column.isNotNull(), functions.xxhash64(column))
+
+
+def labels_of(frame: Any, settings: Mapping[str, Any]) -> list[tuple[str, list[str] | None]]:
+    """Name the inputs, and the parts of vectors that VectorAssembler has named."""
+    return [(name, _parts(frame, name)) for name in settings["inputCols"] or ()]
+
+
+def _parts(frame: Any, name: str) -> list[str] | None:
+    fields = [field for field in frame.schema if field.name == name]
+    metadata = fields[0].metadata if fields else {}
+    groups = (metadata or {}).get("ml_attr", {}).get("attrs", {})
+    parts = sorted((part for group in groups.values() for part in group), key=lambda p: p["idx"])
+    return [part["name"] for part in parts] if parts and all("name" in p for p in parts) else None
+
+
 def convert(
-    frame: Any, name: str, dtype: str, is_transformed: bool = False, *, flat: bool = False
+    frame: Any,
+    name: str,
+    dtype: str,
+    is_transformed: bool = False,
+    *,
+    flat: bool = False,
+    trees: bool = False,
 ) -> Any:
     """Convert a column to a type that has an array. With `flat` nested arrays become one array."""
     column, kind = _column(frame, name), frame.schema[name].dataType
@@ -85,7 +130,7 @@ def convert(
         return vector_to_array(column, dtype)
     depth, element = _element(kind)
     if element in WHOLE + FRACTION:
-        sql = SQL[dtype] if element in FRACTION else "bigint"
+        sql = SQL[dtype] if element in FRACTION else "double" if trees else "bigint"
         column = column.cast("array<" * depth + sql + ">" * depth)
         return _flatten(column, depth) if flat else column
     if element in TEXT and is_transformed and not depth:
@@ -99,25 +144,32 @@ def convert(
     )
 
 
-def without_nulls(column: Any, name: str, field: Any) -> Any:
-    """Make nulls an error when Spark computes the column, since they would become NaN."""
+def without_nulls(column: Any, name: str, field: Any, *, trees: bool = False) -> Any:
+    """Make nulls an error when Spark computes the column, since they would become NaN.
+
+    Trees take NaN. Only a null in place of an array is an error for them.
+    """
     from pyspark.sql import functions
 
     advice = f"the column {name!r} has nulls: fill or drop them in Spark (df.na)"
     error = functions.raise_error(functions.lit(advice))
-    if getattr(field.dataType, "containsNull", False):
+    if trees and not hasattr(field.dataType, "containsNull"):
+        return column
+    if getattr(field.dataType, "containsNull", False) and not trees:
         has_nulls = functions.exists(column, lambda element: element.isNull())
         column = functions.when(~has_nulls, column).otherwise(error)
     return functions.coalesce(column, error) if field.nullable else column
 
 
-def dtype_of(frame: Any, name: str, dtype: str) -> str | None:
+def dtype_of(frame: Any, name: str, dtype: str, *, trees: bool = False) -> str | None:
     """Return the dtype of a column after `convert`; None for bytes and strings."""
     kind = frame.schema[name].dataType
     element = "float" if is_vector(kind) else _element(kind)[1]
     if element in TEXT:
         return None
-    return "int64" if element in WHOLE else dtype
+    if element in WHOLE:
+        return "float64" if trees else "int64"
+    return dtype
 
 
 def _element(kind: Any) -> tuple[int, str]:

@@ -10,7 +10,6 @@ import warnings
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.ml import Estimator
-from pyspark.ml.util import MLReadable, MLWritable
 
 from sparkring._core import InvalidError
 from sparkring.data import write_parquet
@@ -23,7 +22,7 @@ from sparkring.spark.ml import _rank as rank
 from sparkring.spark.ml._model import NetworkModel
 from sparkring.spark.ml._plan import Plan
 from sparkring.spark.ml._settings import TrainingSettings
-from sparkring.spark.ml._storage import Reader, Writer
+from sparkring.spark.ml._storage import Stored
 from sparkring.spark.ml._training import Progress
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ M = TypeVar("M", bound=NetworkModel)
 turn = threading.Lock()
 
 
-class NetworkEstimator(Estimator[M], TrainingSettings, MLReadable[Any], MLWritable):
+class NetworkEstimator(Estimator[M], TrainingSettings, Stored):
     """Trains a network."""
 
     _framework: str
@@ -51,19 +50,6 @@ class NetworkEstimator(Estimator[M], TrainingSettings, MLReadable[Any], MLWritab
     def setParams(self, **params: Unpack[TrainingParams]) -> Self:  # noqa: N802 (Spark's name)
         """Set Params by name."""
         return self._set_params(params)
-
-    def write(self) -> Writer:
-        """Return the object that saves."""
-        return Writer(self)
-
-    @classmethod
-    def read(cls) -> Reader:
-        """Return the object that loads."""
-        return Reader(cls)
-
-    def _extra(self) -> dict[str, Any]:
-        """Return further metadata, for `Writer`: there is none."""
-        return {}
 
     def _fit(self, dataset: Any) -> M:
         settings = self._values()

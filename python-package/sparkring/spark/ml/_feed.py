@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparkring._core import Communicator, InvalidError
+from sparkring.data import _number as number
 from sparkring.data import batches, parquet
 from sparkring.data._arrow import from_arrow
 from sparkring.spark.ml import _batch as batch_of
 from sparkring.spark.ml._batch import Batch
-from sparkring.spark.ml._columns import LABEL, VALID, WEIGHT, names_of
+from sparkring.spark.ml._columns import BESIDE, VALID, names_of
 from sparkring.spark.ml._shard import Order, Shard
 
 if TYPE_CHECKING:
@@ -219,27 +220,29 @@ def check_rows(rows: int) -> None:
 # ---- Arrays --------------------------------------------------------------------------------------
 
 
-def read(batch: Any, plan: Plan) -> Arrays:
-    """Make arrays of a record batch of Arrow."""
+def read(batch: Any, plan: Plan, missing: float | None = None) -> Arrays:
+    """Make arrays of a record batch of Arrow. A number may replace nulls of the inputs."""
     arrays = {}
+    inputs = names_of(len(plan.inputCols))
     for name, column in zip(batch.schema.names, batch.columns):
         try:
-            arrays[name] = from_column(column)
+            arrays[name] = from_column(column, missing if name in inputs else None)
         except InvalidError as error:
-            names = dict(zip(names_of(len(plan.inputCols)), plan.inputCols))
-            given = {**names, LABEL: plan.labelCol, WEIGHT: plan.weightCol, VALID: plan.validation}
-            raise InvalidError(f"column {given[name]!r}: {error}") from error.__cause__
+            given = {other: plan.settings.get(param) for other, param in BESIDE.items()}
+            given.update(zip(inputs, plan.inputCols))
+            text = number.without_arguments(error)
+            raise InvalidError(f"column {given[name]!r}: {text}") from error.__cause__
     return transform(arrays, plan)
 
 
-def from_column(column: Any) -> Any:
+def from_column(column: Any, missing: float | None) -> Any:
     """Make an array of a column; of objects for bytes and strings."""
     kind = str(column.type)
     if kind.endswith(("binary", "string")):
         values = np.empty(len(column), object)
         values[:] = column.to_pylist()
         return values
-    return from_arrow(column, None)
+    return from_arrow(column, missing)
 
 
 def transform(arrays: Any, plan: Plan) -> Arrays:
@@ -248,7 +251,7 @@ def transform(arrays: Any, plan: Plan) -> Arrays:
     plan.shapes = [list(values.shape[1:]) for values in given]
     inputs = apply(plan.transformation, plan.inputCols, given)
     result = dict(zip(names_of(len(inputs)), inputs))
-    result.update({name: arrays[name] for name in (LABEL, WEIGHT, VALID) if name in arrays})
+    result.update({name: arrays[name] for name in BESIDE if name in arrays})
     return result
 
 

@@ -7,19 +7,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import lightgbm  # type: ignore[import-not-found, import-untyped, unused-ignore]
+import numpy as np
 from lightgbm.basic import (  # type: ignore[import-not-found, import-untyped, unused-ignore]
     _ConfigAliases,
 )
 
 from sparkring._core import InvalidError
-from sparkring.spark.ml import _output as output_of
-from sparkring.spark.ml._boost import matrix
+from sparkring.spark.ml import _tree_rank as tree_rank
+from sparkring.spark.ml._tree_rank import Trained, TreeRows
 
 if TYPE_CHECKING:
     from sparkring._core import Communicator
-    from sparkring.spark.ml._batch import Batch
     from sparkring.spark.ml._plan import Plan
+    from sparkring.spark.ml._shard import Arrays
 
+NEEDS_ROWS = True
 OF_DATASET = ("feature_name", "categorical_feature")
 OWN = {
     "num_iterations": "pass rounds",
@@ -32,14 +34,89 @@ OWN = {
 LEARNERS = ("data", "data_parallel", "voting", "voting_parallel")
 
 
-def train(comm: Communicator, plan: Plan, x: Any, own: Batch) -> bytes:
-    """Train on all ranks; return the trees, the same on every rank."""
+BINARY = ("binary",)
+CLASSES = ("multiclass", "softmax")
+ONE_OF_ALL = ("multiclassova", "multiclass_ova", "ova", "ovr")
+IDENTITY = (
+    "regression",
+    "regression_l2",
+    "regression_l1",
+    "l1",
+    "l2",
+    "mae",
+    "mse",
+    "huber",
+    "fair",
+)
+LOGARITHM = ("poisson", "gamma", "tweedie")
+
+
+def train(comm: Communicator, plan: Plan, own: TreeRows, valid: Arrays | None) -> Trained:
+    """Train on all ranks; return the trees, the same on every rank.
+
+    LightGBM computes metrics of a rank's own rows. So all ranks get all rows for validation, and
+    stop in the same round.
+    """
     given = checked(plan.modelParams)
+    if plan.baseMarginCol is not None:
+        inverse_of(objective_of(given))
     arguments = {name: given.pop(name) for name in OF_DATASET if name in given}
+    names = tree_rank.feature_names(plan, own.x.shape[1], ' []{}":,')
+    arguments.setdefault("feature_name", names or "auto")
+    if "early_stopping_round" in given and valid is None:
+        raise InvalidError(
+            "early_stopping_rounds needs validation: a column, or a fraction of rows"
+        )
     options = {"tree_learner": "data", "pre_partition": True, "verbosity": -1}
     parameters = {**options, **given, **comm.lightgbm_config()}
-    data = lightgbm.Dataset(x, own.label, weight=own.weight, **arguments)
-    return bytes(lightgbm.train(parameters, data, plan.epochs).model_to_string().encode())
+    data = dataset(own, arguments, None)
+    others = []
+    if valid is not None:
+        parts = comm.allgather_object({name: np.array(values) for name, values in valid.items()})
+        whole = {name: np.concatenate([part[name] for part in parts]) for name in valid}
+        others = [dataset(tree_rank.rows_of(whole), arguments, data)]
+    found: dict[str, dict[str, list[float]]] = {}
+    booster = lightgbm.train(
+        parameters,
+        data,
+        plan.epochs,
+        valid_sets=others,
+        valid_names=["validation"] * len(others),
+        callbacks=[lightgbm.record_evaluation(found)] if others else None,
+    )
+    return Trained(booster.model_to_string().encode(), dict(found.get("validation", {})))
+
+
+def dataset(rows: TreeRows, arguments: dict[str, Any], reference: Any) -> Any:
+    """Make the Dataset of rows."""
+    group = None if rows.query is None else np.diff(rows.groups())
+    return lightgbm.Dataset(
+        rows.x,
+        rows.label,
+        reference=reference,
+        weight=rows.weight,
+        group=group,
+        init_score=rows.margin,
+        **arguments,
+    )
+
+
+def objective_of(given: dict[str, Any]) -> str:
+    """Name the objective of checked parameters."""
+    return str(given.get("objective", "regression"))
+
+
+def inverse_of(objective: str, slope: float = 1.0) -> Any:
+    """Return the function that makes predictions of margins."""
+    if objective in IDENTITY:
+        return np.asarray
+    if objective in LOGARITHM:
+        return np.exp
+    if objective in BINARY + ONE_OF_ALL:
+        return lambda margin: tree_rank.sigmoid(slope * margin)
+    if objective in CLASSES:
+        return tree_rank.softmax
+    raise InvalidError(f"baseMarginCol has no meaning for the objective {objective!r} here")
 
 
 def checked(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -71,7 +148,18 @@ class Predictor:
     def __init__(self, plan: Plan, weights: bytes) -> None:
         self.plan, self.model = plan, lightgbm.Booster(model_str=weights.decode())
 
-    def __call__(self, inputs: list[Any]) -> list[Any]:
-        """Return the outputs of some rows."""
-        output = self.model.predict(matrix(inputs))
-        return output_of.arrays(output, self.plan.postprocess, self.plan.outputCols)
+    def __call__(self, inputs: list[Any], margin: Any = None) -> list[Any]:
+        """Return the outputs of some rows. LightGBM itself adds no margins to predictions."""
+        x, given = tree_rank.matrix(inputs), checked(self.plan.modelParams)
+        objective = objective_of(given)
+        is_classifier = objective in BINARY + CLASSES + ONE_OF_ALL
+        if margin is None and (self.plan.postprocess is not None or not is_classifier):
+            return tree_rank.outputs_of([self.model.predict(x)], self.plan)
+        raw = self.model.predict(x, raw_score=True) + (0 if margin is None else margin)
+        if margin is None:
+            found = self.model.predict(x)
+        else:
+            found = inverse_of(objective, float(given.get("sigmoid", 1.0)))(raw)
+        if self.plan.postprocess is not None or not is_classifier:
+            return tree_rank.outputs_of([found], self.plan)
+        return tree_rank.outputs_of(tree_rank.scores(raw, found), self.plan)

@@ -15,3 +15,11 @@ class TrainingMethods:
 
 class BackendMethods:
     """The methods of the Param ``backend``."""
+
+
+class BaseMarginMethods:
+    """The methods of the Param ``baseMarginCol``."""
+
+
+class TreeMethods:
+    """The methods of the Params of a training of trees."""

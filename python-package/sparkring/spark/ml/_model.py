@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyspark.ml import Model
-from pyspark.ml.util import MLReadable, MLWritable
 
 from sparkring._core import InvalidError
 from sparkring.spark._frame import quoted
@@ -15,7 +14,7 @@ from sparkring.spark.ml import _prediction as prediction
 from sparkring.spark.ml._output import Output
 from sparkring.spark.ml._plan import Plan
 from sparkring.spark.ml._settings import PredictionSettings
-from sparkring.spark.ml._storage import Reader, Writer, find_session
+from sparkring.spark.ml._storage import Stored, find_session
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from sparkring.spark.ml._training import Progress
 
 
-class NetworkModel(Model, PredictionSettings, MLReadable[Any], MLWritable):
+class NetworkModel(Model, PredictionSettings, Stored):
     """A trained network."""
 
     _framework: str
@@ -45,7 +44,7 @@ class NetworkModel(Model, PredictionSettings, MLReadable[Any], MLWritable):
     def history(self) -> Any:
         """pyspark.sql.DataFrame: a row an epoch, with its losses, metrics and learning rate."""
         if not self._history:
-            raise InvalidError("this model has no history: its framework trained it as a whole")
+            raise InvalidError("this model has no history: set validation before fit")
         names = list(dict.fromkeys(name for row in self._history for name in row))
         types = ", ".join(f"{quoted(n)} {'bigint' if n == 'epoch' else 'double'}" for n in names)
         rows = [tuple(row.get(name) for name in names) for row in self._history]
@@ -56,20 +55,13 @@ class NetworkModel(Model, PredictionSettings, MLReadable[Any], MLWritable):
         plan = self._plan()
         return plan.module.Predictor(plan, self._weights).model
 
-    def write(self) -> Writer:
-        """Return the object that saves."""
-        return Writer(self)
-
-    @classmethod
-    def read(cls) -> Reader:
-        """Return the object that loads."""
-        return Reader(cls)
-
     def _plan(self) -> Plan:
         return Plan(self._framework, self._values())
 
     def _transform(self, dataset: Any) -> Any:
-        return prediction.append(dataset, self._plan(), self._weights, self._shapes, self._outputs)
+        plan = self._plan()
+        outputs = self._outputs[: len(plan.outputCols)]  # trees leave outputs without a name out
+        return prediction.append(dataset, plan, self._weights, self._shapes, outputs)
 
     def _take(self, progress: Progress) -> Self:
         """Take the result of a training."""

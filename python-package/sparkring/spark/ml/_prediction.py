@@ -86,7 +86,8 @@ class Worker:
             rows = len(arrays[0])
             for start in range(0, rows, plan.predictBatchSize):
                 part = [values[start : start + plan.predictBatchSize] for values in arrays]
-                found = predictor(apply(plan.transformation, plan.inputCols, part))
+                inputs, others = part[: len(plan.inputCols)], part[len(plan.inputCols) :]
+                found = predictor(apply(plan.transformation, plan.inputCols, inputs), *others)
                 yield _series(dict(zip(plan.outputCols, found)), len(part[0]))
 
         return predict
@@ -195,14 +196,20 @@ def _predicted(
     frame: Any, plan: Plan, weights: bytes, shapes: list[list[int]], outputs: list[Output]
 ) -> Any:
     """Return the column of the predictions, a struct where there are several outputs."""
+    trees = "baseMarginCol" in plan.settings
+    margin = plan.settings.get("baseMarginCol")
+    names = plan.inputCols if margin is None else [*plan.inputCols, margin]
     is_transformed = plan.transformation is not None
     columns = [
-        columns_of.convert(frame, name, plan.dtype, is_transformed, flat=True)
-        for name in plan.inputCols
+        columns_of.convert(frame, name, plan.dtype, is_transformed, flat=True, trees=trees)
+        for name in names
     ]
     fields = frame.select(*columns).schema
-    columns = list(map(columns_of.without_nulls, columns, plan.inputCols, fields))
-    dtypes = [columns_of.dtype_of(frame, name, plan.dtype) for name in plan.inputCols]
+    columns = [
+        columns_of.without_nulls(column, name, field, trees=trees and name != margin)
+        for column, name, field in zip(columns, names, fields)
+    ]
+    dtypes = [columns_of.dtype_of(frame, name, plan.dtype, trees=trees) for name in names]
     return _function(Worker(plan, weights, shapes, dtypes), plan, outputs)(*columns)
 
 

@@ -33,7 +33,7 @@ def one_of(*values: Any) -> Any:
     return convert
 
 
-def _from(least: int, most: float = math.inf) -> Any:
+def whole(least: int, most: float = math.inf) -> Any:
     def convert(value: Any) -> int:
         number = TypeConverters.toInt(value)
         if not least <= number <= most:
@@ -156,7 +156,7 @@ class PredictionSettings(ModelMethods, Settings, HasInputCols, HasOutputCols):
         one_of("float32", "float64"),
     )
     predictBatchSize = Param(  # noqa: N815
-        Params._dummy(), "predictBatchSize", "rows of a prediction at most", _from(1)
+        Params._dummy(), "predictBatchSize", "rows of a prediction at most", whole(1)
     )
     cloudpickle = Param(
         Params._dummy(),
@@ -229,9 +229,9 @@ class TrainingSettings(TrainingMethods, PredictionSettings, HasLabelCol, HasWeig
         _to_validation,
     )
     batchSize = Param(  # noqa: N815
-        Params._dummy(), "batchSize", "rows of a step, of all ranks together", _from(1)
+        Params._dummy(), "batchSize", "rows of a step, of all ranks together", whole(1)
     )
-    epochs = Param(Params._dummy(), "epochs", "number of epochs at most", _from(1))
+    epochs = Param(Params._dummy(), "epochs", "number of epochs at most", whole(1))
     shuffle = Param(
         Params._dummy(),
         "shuffle",
@@ -243,7 +243,7 @@ class TrainingSettings(TrainingMethods, PredictionSettings, HasLabelCol, HasWeig
         Params._dummy(),
         "seed",
         "seed of the network, of the order of rows, and of the rows for validation; 32 bits",
-        _from(0, 2**32 - 1),
+        whole(0, 2**32 - 1),
     )
     monitor = Param(
         Params._dummy(),
@@ -262,7 +262,7 @@ class TrainingSettings(TrainingMethods, PredictionSettings, HasLabelCol, HasWeig
         Params._dummy(),
         "patience",
         "epochs without a better value of monitor after which the training ends; by default none",
-        _from(1),
+        whole(1),
     )
     restore = Param(
         Params._dummy(),
@@ -286,19 +286,19 @@ class TrainingSettings(TrainingMethods, PredictionSettings, HasLabelCol, HasWeig
         TypeConverters.toString,
     )
     numProc = Param(  # noqa: N815
-        Params._dummy(), "numProc", "number of ranks; by default the number of slots", _from(1)
+        Params._dummy(), "numProc", "number of ranks; by default the number of slots", whole(1)
     )
     maxRestarts = Param(  # noqa: N815
         Params._dummy(),
         "maxRestarts",
         "how often all ranks are launched again after a failure. They go on at the last checkpoint",
-        _from(0),
+        whole(0),
     )
     checkpointSteps = Param(  # noqa: N815
         Params._dummy(),
         "checkpointSteps",
         "steps between checkpoints within an epoch, beside those after each epoch; 0 for none",
-        _from(0),
+        whole(0),
     )
     compression = Param(
         Params._dummy(),
@@ -316,7 +316,7 @@ class TrainingSettings(TrainingMethods, PredictionSettings, HasLabelCol, HasWeig
         TypeConverters.toFloat,
     )
     verbose = Param(
-        Params._dummy(), "verbose", "output of the ranks and their progress, as for run()", _from(0)
+        Params._dummy(), "verbose", "output of the ranks and their progress, as for run()", whole(0)
     )
 
     def __init__(self) -> None:

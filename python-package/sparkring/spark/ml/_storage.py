@@ -16,7 +16,7 @@ import platform
 import time
 from typing import Any
 
-from pyspark.ml.util import DefaultParamsReader, MLReader, MLWriter
+from pyspark.ml.util import DefaultParamsReader, MLReadable, MLReader, MLWritable, MLWriter
 
 from sparkring._core import InvalidError
 from sparkring._core import version as sparkring_version
@@ -114,6 +114,23 @@ class Reader(MLReader[Any]):
                 )
             instance._load(weights, metadata)
         return instance
+
+
+class Stored(MLReadable[Any], MLWritable):
+    """What is saved by `Writer` and loaded by `Reader`."""
+
+    def write(self) -> Writer:
+        """Return the object that saves."""
+        return Writer(self)
+
+    @classmethod
+    def read(cls) -> Reader:
+        """Return the object that loads."""
+        return Reader(cls)
+
+    def _extra(self) -> dict[str, Any]:
+        """Return further metadata, for `Writer`: there is none."""
+        return {}
 
 
 def digest(weights: bytes) -> str:
