@@ -185,7 +185,7 @@ def check_order(tf, hvd):
     """Operations whose order may differ between ranks need names."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         with pytest.raises(RuntimeError, match="a session of TensorFlow 1 needs a name"):
-            hvd.allreduce(tf.constant(1.0))
+            hvd.allgather(tf.constant([1.0]))
         assert session.run(hvd.allreduce(tf.constant(1.0), op=hvd.Sum, name="session")) == 2
     numbers = tf.data.Dataset.range(2)
     with pytest.raises(RuntimeError, match=r"tf\.data\.Dataset needs a name"):

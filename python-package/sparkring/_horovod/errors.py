@@ -12,8 +12,12 @@ class HorovodInternalError(RuntimeError):
     """A collective has failed; ``__cause__`` is the `RingError` with status and rank."""
 
 
+class ArgumentError(ValueError, RuntimeError):
+    """An argument is wrong on this rank. Horovod raises either of the two."""
+
+
 class _InternalErrors:
-    """A context that raises errors of the core as `HorovodInternalError`, or as ValueError.
+    """A context that raises errors of the core as `HorovodInternalError` or `ArgumentError`.
 
     A class, as a generator would cost a third of a short operation.
     """
@@ -23,7 +27,7 @@ class _InternalErrors:
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         if isinstance(error, InvalidError):
-            raise ValueError(str(error)) from error
+            raise ArgumentError(str(error)) from error
         if isinstance(error, RingError):
             raise HorovodInternalError(f"{type(error).__name__}: {error}") from error
 
@@ -34,6 +38,6 @@ _INTERNAL_ERRORS = _InternalErrors()
 def internal_errors() -> _InternalErrors:
     """Return the context that raises errors of the core as `HorovodInternalError`.
 
-    A bad argument, a name in flight among them, is a ValueError on its rank alone.
+    A bad argument, a name in flight among them, is an `ArgumentError` on its rank alone.
     """
     return _INTERNAL_ERRORS

@@ -17,7 +17,7 @@ import numpy as np
 from sparkring._horovod import ops
 from sparkring._horovod.adasum import adasum
 from sparkring._horovod.context import context, group
-from sparkring._horovod.errors import internal_errors
+from sparkring._horovod.errors import ArgumentError, internal_errors
 from sparkring._horovod.group import Group
 from sparkring._horovod.pending import Pending
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
@@ -145,9 +145,9 @@ def reducescatter(
     """Combine the arrays, and give each rank rows; the first ``rows % size`` ranks get one more."""
     members, chosen = group(process_set), ops.choose(op)
     if chosen not in (ops.Average, ops.Sum):
-        raise ValueError(f"op is {chosen!r}: reducescatter takes Average and Sum")
+        raise ArgumentError(f"op is {chosen!r}: reducescatter takes Average and Sum")
     if np.ndim(x) == 0:
-        raise ValueError("x is a number: reducescatter takes arrays of one dimension or more")
+        raise ArgumentError("x is a number: reducescatter takes arrays of one dimension or more")
     with internal_errors():
         return Pending(
             members.reducer.reduce_scatter(
@@ -171,7 +171,7 @@ def alltoall(
     """Send ``splits[r]`` rows to each rank; ``rows`` of the result are the received numbers."""
     members = group(process_set)
     if np.ndim(x) == 0:
-        raise ValueError("x is a number: alltoall takes arrays of one dimension or more")
+        raise ArgumentError("x is a number: alltoall takes arrays of one dimension or more")
     rows, parts = len(x), None
     if splits is not None:
         parts = check_splits(splits, members.size, rows)

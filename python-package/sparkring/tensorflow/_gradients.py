@@ -72,7 +72,7 @@ def _reduce_dense(
 ) -> list[Any]:
     packed = [compression.compress(x) for x in tensors]
     sent = [x for x, _ in packed]
-    received = on_host(reduction.of, sent, same_as(sent), reduction.name)
+    received = on_host(reduction.of, sent, same_as(sent))
     return [compression.decompress(y, ctx) for y, (_, ctx) in zip(received, packed)]
 
 
@@ -90,7 +90,7 @@ def _reduce_sparse(x: Any, reduction: Reduction) -> Any:
         return wait_for_all([operations.allgather(x, name, members) for x, name in named])
 
     parts = [x.values, x.indices]
-    values, indices = on_host(run, parts, [any_rows(part) for part in parts], reduction.name)
+    values, indices = on_host(run, parts, [any_rows(part) for part in parts])
     factor = reduction.prescale * reduction.postscale
     if reduction.op is Average:
         factor /= reduction.process_set.size()

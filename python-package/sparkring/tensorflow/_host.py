@@ -3,7 +3,8 @@
 """Calls of functions on NumPy arrays, at once or from the graph of a ``tf.function``.
 
 TensorFlow runs the stateful operations of a ``tf.function`` in the order of the program, so the
-calls have the same order on all ranks. Sessions of TensorFlow 1 and functions of tf.data do not.
+calls have the same order on all ranks. Sessions of TensorFlow 1 and functions of tf.data run them
+in any order.
 """
 
 from __future__ import annotations
@@ -17,27 +18,19 @@ Spec = tuple[Any, Any]  # dtype and shape of a result
 
 
 def on_host(
-    function: Callable[..., Sequence[Any]],
-    tensors: Sequence[Any],
-    specs: Sequence[Spec],
-    name: str | None,
+    function: Callable[..., Sequence[Any]], tensors: Sequence[Any], specs: Sequence[Spec]
 ) -> list[Any]:
     """Call a function on the values of tensors, and return its results as tensors.
-
-    ``name`` is that of the operation.
 
     Raises
     ------
     RuntimeError
-        In a program that XLA compiles, and for an operation without a name in a program that runs
-        operations in any order.
+        In a program that XLA compiles.
     """
     if tf.executing_eagerly():
         results = function(*[x.numpy() for x in tensors])
         return [tf.convert_to_tensor(each) for each in results]
     refuse_xla()
-    if name is None:
-        _refuse_any_order()
     outputs = tf.numpy_function(function, tensors, [dtype for dtype, _ in specs])
     for output, (_, shape) in zip(outputs, specs):
         output.set_shape(shape)
@@ -55,13 +48,18 @@ def refuse_xla() -> None:
         )
 
 
-def _refuse_any_order() -> None:
-    """Raise an error where the order of operations may differ between ranks: it numbers them."""
+def check_name(name: str | None) -> None:
+    """Raise an error for an operation without a name in a program that runs them in any order.
+
+    Operations without a name are numbered as they run, on all ranks in the same order.
+    """
+    if name is not None or tf.executing_eagerly():
+        return
     place = None
-    graph = tf.compat.v1.get_default_graph()
     if not tf.compat.v1.executing_eagerly_outside_functions():
         place = "a session of TensorFlow 1"
-    while place is None and hasattr(graph, "outer_graph"):  # a function's
+    graph = tf.compat.v1.get_default_graph()
+    while getattr(graph, "outer_graph", None) is not None:  # a function's
         if graph.name.startswith("Dataset_"):
             place = "a function of tf.data.Dataset"
         graph = graph.outer_graph

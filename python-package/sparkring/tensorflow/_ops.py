@@ -22,7 +22,7 @@ from sparkring._horovod.host import Compression, Compressor, Reduction
 from sparkring._horovod.ops import Average, ReduceOp, Sum, choose
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
 from sparkring.tensorflow._gradients import reduce_gradients
-from sparkring.tensorflow._host import any_rows, on_host, refuse_xla, same_as
+from sparkring.tensorflow._host import any_rows, check_name, on_host, refuse_xla, same_as
 
 
 def _gradient_of(name: str | None) -> str | None:
@@ -81,6 +81,7 @@ def allreduce(
     """
     if isinstance(tensor, tf.IndexedSlices):
         group(process_set)
+        check_name(name)
         chosen = choose(op, average)
         reduction = Reduction(name, chosen, prescale_factor, postscale_factor, process_set)
         return reduce_gradients([tensor], reduction, compression, sparse_as_dense)[0]
@@ -111,6 +112,7 @@ def grouped_allreduce(
 ) -> list[Any]:
     """Combine several tensors of all ranks as one operation, as `allreduce` does."""
     group(process_set)  # refuses a rank outside
+    check_name(name)
     chosen = choose(op, average)
     reduction = Reduction(name, chosen, prescale_factor, postscale_factor, process_set)
 
@@ -135,6 +137,7 @@ def allgather(
 ) -> Any:
     """Concatenate a tensor of all ranks along the first dimension, which may differ."""
     members = group(process_set)
+    check_name(name)
     counting = None if name is None else f"{name}.rows"
 
     def rows_of(count: Any) -> list[Any]:
@@ -144,14 +147,14 @@ def allgather(
     def run(x: Any) -> Any:
         def gradient(upstream: Any) -> Any:
             count = tf.shape(x, tf.int64)[:1]
-            rows = on_host(rows_of, [count], [(tf.int64, [members.size])], counting)[0]
+            rows = on_host(rows_of, [count], [(tf.int64, [members.size])])[0]
             mean = _average(upstream, name, process_set)
             return tf.split(mean, rows, num=members.size)[members.comm.rank]
 
         def call(array: Any) -> list[Any]:
             return [operations.allgather(array, name, process_set).wait()]
 
-        return on_host(call, [x], [any_rows(x)], name)[0], gradient
+        return on_host(call, [x], [any_rows(x)])[0], gradient
 
     return run(tf.convert_to_tensor(tensor))
 
@@ -175,6 +178,7 @@ def broadcast(
 ) -> Any:
     """Return the tensor of a global rank on all ranks."""
     members = group(process_set)
+    check_name(name)
     is_root = members.index(root_rank) == members.comm.rank
 
     @tf.custom_gradient
@@ -186,7 +190,7 @@ def broadcast(
         def call(array: Any) -> list[Any]:
             return [operations.broadcast(array, root_rank, name, process_set).wait()]
 
-        return on_host(call, [x], same_as([x]), name)[0], gradient
+        return on_host(call, [x], same_as([x]))[0], gradient
 
     return run(tf.convert_to_tensor(tensor))
 
@@ -208,6 +212,7 @@ def reducescatter(
     the gradients of all ranks; those of a sum count once for each rank, as in `allreduce`.
     """
     members = group(process_set)
+    check_name(name)
     times = members.size if op is Sum else 1
 
     @tf.custom_gradient
@@ -221,7 +226,7 @@ def reducescatter(
             return [operations.reducescatter(array, name, op, *factors, process_set).wait()]
 
         sent, ctx = compression.compress(x)
-        received = on_host(call, [sent], [any_rows(sent)], name)[0]
+        received = on_host(call, [sent], [any_rows(sent)])[0]
         return compression.decompress(received, ctx), gradient
 
     return run(tf.convert_to_tensor(tensor))
@@ -268,6 +273,7 @@ def alltoall(
         The received rows; with splits also the number of rows from each rank, as int32.
     """
     members = group(process_set)
+    check_name(name)
 
     def call(array: Any, parts: Any) -> list[Any]:
         given = None if splits is None else parts
@@ -278,7 +284,7 @@ def alltoall(
     def run(x: Any) -> Any:
         parts = tf.cast([] if splits is None else splits, tf.int32)
         specs = [any_rows(x), (tf.int32, [members.size])]
-        received, rows = on_host(call, [x, parts], specs, name)
+        received, rows = on_host(call, [x, parts], specs)
 
         def gradient(upstream: Any, _rows: Any = None) -> Any:
             return alltoall(upstream, rows, _gradient_of(name), process_set=process_set)[0]

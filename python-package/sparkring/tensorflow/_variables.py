@@ -45,7 +45,7 @@ def broadcast_variables(
     values = [tf.convert_to_tensor(each) for each in targets]
     if not values:
         return
-    for target, value in zip(targets, on_host(call, values, same_as(values), name)):
+    for target, value in zip(targets, on_host(call, values, same_as(values))):
         target.assign(value)
 
 
