@@ -207,6 +207,11 @@ def test_logistic_regression_of_three_classes():
         assert mine["coef_"] == pytest.approx(theirs.coef_, rel=1e-8, abs=1e-9)
         shifted = mine["intercept_"] + mine["coef_"] @ middle
         assert shifted == pytest.approx(theirs.intercept_, rel=1e-8, abs=1e-8)
+    x = np.column_stack([rows["x"], np.full(data.ROWS, 0.1), np.zeros(data.ROWS)])
+    model = models.LogisticRegression(None).fit(x, y)
+    assert (model.coef_[:, 4:] == 0).all()  # the intercept has what is constant
+    expected = models.LogisticRegression(None).fit(rows["x"], y)
+    assert model.coef_[:, :4] == pytest.approx(expected.coef_, rel=1e-8)
     model = models.LogisticRegression().fit(rows["x"], y)
     chances = model.predict_proba(rows["x"])
     assert chances.sum(axis=1) == pytest.approx(1)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sparkring._agree import agree
-from sparkring._core import InvalidError
 from sparkring.models import _tsqr as tsqr
+from sparkring.models._rows import check_count
 
 if TYPE_CHECKING:
     from sparkring.models._rows import Block, Rows
@@ -72,8 +72,7 @@ def moments(rows: Rows) -> Moments:
 
     rows.each(take)
     sums = rows.comm.allreduce(np.concatenate([[count, weight], weight * mean]))
-    if sums[0] == 0:
-        raise InvalidError("there are no rows with a weight on any rank")
+    check_count(int(sums[0]))
     middle = sums[2:] / sums[1]
     parts = np.stack([squares + weight * (mean - middle) ** 2, weight * (mean - middle)])
     parts = rows.comm.allreduce(parts)
@@ -154,6 +153,5 @@ def centered(rows: Rows, response: bool, shifted: bool = True) -> Centered:
 
     triangle = tsqr.gather(rows, 1 + width, matrix)
     total = int(rows.comm.allreduce(np.array([count]))[0])
-    if total == 0:
-        raise InvalidError("there are no rows with a weight on any rank")
+    check_count(total)
     return Centered(triangle, shift, total)

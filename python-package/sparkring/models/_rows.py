@@ -193,8 +193,7 @@ class Rows:
             If there are none.
         """
         count = int(self.total(1, lambda block: (block.weight > 0).sum())[0])
-        if count == 0:
-            raise InvalidError("there are no rows with a weight on any rank")
+        check_count(count)
         return count
 
     def blocks(self) -> Iterator[Block]:
@@ -306,6 +305,12 @@ class Rows:
                 f"a batch has {', '.join(['x', *sorted(numbers.roles)])}, and the batches before"
                 f" it have {', '.join(['x', *self.roles])}"
             )
+
+
+def check_count(count: int) -> None:
+    """Refuse rows of all ranks of which none has a weight."""
+    if count == 0:
+        raise InvalidError("there are no rows with a weight on any rank: all weights are zero")
 
 
 def _head(numbers: Numbers | None) -> Numbers | None:

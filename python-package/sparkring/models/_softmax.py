@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sparkring.models._table import Array
 
 HALVINGS = 40
+CONSTANT = 1e-10  # of the squares of a column that are left without its mean
 
 
 class Fit(NamedTuple):
@@ -112,24 +113,35 @@ class Problem(NamedTuple):
         gradient[:, self.intercept :] += self.alpha * slopes
         return Pass(value, gradient, curvature.reshape(size, size))
 
-    def step(self, now: Pass) -> Array:
-        """Return Newton's step, on rank 0."""
+    def step(self, now: Pass, used: Any) -> Array:
+        """Return Newton's step, on rank 0, in which columns that are not used stay."""
         count, width = self.shape
         curvature = now.curvature.reshape(count, width, count, width).copy()
         own = np.arange(count)
         for column in range(width):
-            diagonal = curvature[own, column, own, column]
-            free = self.alpha == 0 or column < self.intercept
-            if free:  # the sum of the step over the classes is 0
-                curvature[:, column, :, column] += max(diagonal.mean(), np.finfo(float).tiny)
+            if self.alpha == 0 or column < self.intercept:  # the sum over the classes stays 0
+                mean = curvature[own, column, own, column].mean()
+                curvature[:, column, :, column] += max(mean, np.finfo(float).tiny)
             else:
                 curvature[own, column, own, column] += self.alpha
-        matrix = curvature.reshape(count * width, count * width)
+        kept = np.tile(used, count)
+        matrix = curvature.reshape(len(kept), len(kept))[np.ix_(kept, kept)]
         scale = np.sqrt(np.diag(matrix))
-        scaled, target = matrix / np.outer(scale, scale), -now.gradient.ravel() / scale
-        solved = np.linalg.lstsq(scaled, target, rcond=1e-13)[0]
-        found: Array = (solved / scale).reshape(count, width)
-        return found
+        target = -now.gradient.ravel()[kept] / scale
+        solved = np.linalg.lstsq(matrix / np.outer(scale, scale), target, rcond=1e-13)[0]
+        found = np.zeros(len(kept))
+        found[kept] = solved / scale
+        return found.reshape(count, width)
+
+    def varying(self, now: Pass) -> Any:
+        """Find the columns that are not constant, from a pass: the intercept has those already."""
+        width = self.shape[1]
+        squares = now.curvature[:width, :width]
+        diagonal = np.diag(squares)
+        rest = diagonal.copy()
+        if self.intercept:
+            rest[1:] -= squares[0, 1:] ** 2 / squares[0, 0]
+        return (rest > CONSTANT * diagonal) & (diagonal > 0)
 
 
 def softmax(eta: Array) -> tuple[Array, Array]:
@@ -146,10 +158,11 @@ def fit(rows: Rows, classes: Any, intercept: bool, alpha: float, max_iter: int, 
     problem = Problem(rows, classes, shift, bool(intercept), alpha)
     beta = np.zeros(problem.shape)
     now = problem.look(beta)
+    used = problem.varying(now)
     converged, iteration = False, 0
     while not converged and iteration < max_iter:
         iteration += 1
-        step = lead(rows.comm, lambda: {"step": problem.step(now)})["step"]  # noqa: B023
+        step = lead(rows.comm, lambda: {"step": problem.step(now, used)})["step"]  # noqa: B023
         for _ in range(HALVINGS):
             new = problem.look(beta + step)
             if new.value <= now.value + 1e-12 * (1 + abs(now.value)):
