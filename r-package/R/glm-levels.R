@@ -12,10 +12,14 @@ levels_kind <- function(x) {
 }
 
 # The levels of each variable of a model frame: a list with a part for each chain. A part has its
-# kind, the chain, and the levels that are in use. Numbers have no parts.
+# kind, the chain, the levels that are in use, and the contrasts of the factor. Numbers have no
+# parts.
 levels_parts <- function(frame) {
   lapply(frame, function(x) {
-    part <- function(chain, used) list(list(kind = levels_kind(x), chain = chain, used = used))
+    part <- function(chain, used) {
+      list(list(kind = levels_kind(x), chain = chain, used = used,
+                contrasts = contrasts_encode(attr(x, "contrasts"))))
+    }
     if (is.factor(x)) return(part(levels(x), levels(droplevels(x))))
     if (is.character(x)) part(character(), unique(x[!is.na(x)]))
   })
@@ -24,32 +28,35 @@ levels_parts <- function(frame) {
 # The parts of one variable in two blocks of rows.
 levels_join <- function(parts, more) {
   for (part in more) {
-    same <- Position(function(x) identical(x[1:2], part[1:2]), parts)
+    same <- Position(function(x) identical(x[-3L], part[-3L]), parts)
     if (is.na(same)) parts <- c(parts, list(part))
     else parts[[same]]$used <- union(parts[[same]]$used, part$used)
   }
   parts
 }
 
-# For each variable that has levels on any rank: the levels that any rank uses, and whether they are
-# ordered. `parts` is from levels_parts().
+# For each variable that has levels on any rank: the levels that any rank uses, whether they are
+# ordered, and the contrasts as strings. `parts` is from levels_parts().
 levels_agree <- function(comm, parts) {
   strings <- allgather_strings(comm, levels_encode(parts))
   merged <- agree(comm, if (ring_rank(comm) == 0) levels_merge(strings, names(parts)))
-  sizes <- ring_broadcast(comm, if (is.null(merged)) integer(length(parts)) else lengths(merged))
+  count <- length(parts)
+  sizes <- ring_broadcast(comm, if (is.null(merged)) integer(2L * count) else lengths(merged))
   texts <- broadcast_strings(comm, as.character(unlist(merged)))
   texts <- split(texts, factor(rep(seq_along(sizes), sizes), seq_along(sizes)))
-  names(texts) <- names(parts)
-  lapply(texts[sizes > 0L], function(text) {
-    list(levels = text[-1L], ordered = text[[1L]] == "ordered")
+  found <- lapply(which(sizes[seq_len(count)] > 0L), function(i) {
+    text <- texts[[i]]
+    list(levels = text[-1L], ordered = text[[1L]] == "ordered", contrasts = texts[[count + i]])
   })
+  stats::setNames(found, names(parts)[sizes[seq_len(count)] > 0L])
 }
 
-# Strings: for each variable the number of its parts; for each part two lengths, and its elements.
+# Strings: for each variable the number of its parts; for each part three lengths, and its elements.
 levels_encode <- function(parts) {
   as.character(unlist(lapply(parts, function(parts) {
     c(length(parts), lapply(parts, function(part) {
-      c(length(part$chain), length(part$used), part$kind, part$chain, part$used)
+      c(length(part$chain), length(part$used), length(part$contrasts), part$kind, part$chain,
+        part$used, part$contrasts)
     }))
   })))
 }
@@ -64,26 +71,28 @@ levels_decode <- function(strings) {
   while (place < length(strings)) {
     count <- as.integer(take(1L))
     parts[[length(parts) + 1L]] <- lapply(seq_len(count), function(i) {
-      sizes <- as.integer(take(2L))
-      list(kind = take(1L), chain = take(sizes[[1L]]), used = take(sizes[[2L]]))
+      sizes <- as.integer(take(3L))
+      list(kind = take(1L), chain = take(sizes[[1L]]), used = take(sizes[[2L]]),
+           contrasts = take(sizes[[3L]]))
     })
   }
   parts
 }
 
 # Merges the levels of each variable. `strings` has the strings of each rank. Returns for each
-# variable the kind, then the levels.
+# variable the kind and the levels; and then for each variable the contrasts.
 levels_merge <- function(strings, names) {
   parts <- lapply(strings, levels_decode)
   if (any(lengths(parts) != length(names))) {
     stop("the ranks have different numbers of variables: pass the same formula on all ranks",
          call. = FALSE)
   }
-  lapply(seq_along(names), function(variable) {
-    parts <- unlist(lapply(parts, `[[`, variable), recursive = FALSE)
-    if (length(parts) == 0L) return(character())
-    levels_of_variable(names[[variable]], parts)
+  parts <- lapply(seq_along(names), function(variable) {
+    unlist(lapply(parts, `[[`, variable), recursive = FALSE)
   })
+  unname(c(Map(function(name, parts) {
+    if (length(parts) == 0L) character() else levels_of_variable(name, parts)
+  }, names, parts), Map(contrasts_of_variable, names, parts)))
 }
 
 levels_of_variable <- function(name, parts) {
@@ -148,7 +157,9 @@ levels_set <- function(frame, agreed) {
   for (name in names(agreed)) {
     column <- frame[[name]]
     levels <- agreed[[name]]
-    frame[[name]] <- factor(as.character(column), levels$levels, ordered = levels$ordered)
+    column <- factor(as.character(column), levels$levels, ordered = levels$ordered)
+    attr(column, "contrasts") <- contrasts_decode(levels$contrasts, levels$levels)
+    frame[[name]] <- column
   }
   frame
 }

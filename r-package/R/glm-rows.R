@@ -87,7 +87,7 @@ rows_shared <- function(comm, frame, parts, source, counts, contrasts) {
   if (counts[[1L]] == 0) {
     ring_stop("INVALID", "there are no rows without missing values on any rank", call = NULL)
   }
-  agreed <- levels_agree(comm, parts)
+  agreed <- coding_set(comm, terms, levels_agree(comm, parts))
   levels <- lapply(agreed, `[[`, "levels")
   response <- names(frame)[attr(terms, "response")]
   special <- names(frame)[unlist(attr(terms, "specials"))]
@@ -170,7 +170,8 @@ rows_check_new <- function(object, newdata, offset = NULL) {
     stop("predict() needs `newdata`, a data frame: the model holds no rows", call. = FALSE)
   }
   terms <- stats::delete.response(object$terms)
-  exprs <- c(as.list(attr(terms, "variables"))[-1L], offset)
+  evaluated <- or_default(attr(terms, "predvars"), attr(terms, "variables"))
+  exprs <- c(as.list(evaluated)[-1L], offset)
   names <- setdiff(as.character(unlist(lapply(exprs, scope_vars))), names(newdata))
   there <- vapply(names, scope_has, NA, environment(terms))
   if (!all(there)) stop("`newdata` has no column ", names[!there][[1L]], call. = FALSE)

@@ -12,11 +12,13 @@ reduce_terms <- function(comm, formula, data, read = NULL) {
            else attempt(stats::terms(formula, data = data))$value
   variables <- as.list(attr(terms, "variables"))[-1L]
   env <- environment(terms)
-  needs <- agree(comm, vapply(variables, reduce_needs, NA, data = data, env = env))
+  coded <- vapply(variables, is_coding, NA) # see model-contrasts.R
+  needs <- coded | agree(comm, vapply(variables, reduce_needs, NA, data = data, env = env))
   names <- vapply(variables[needs], function(call) paste(deparse(call), collapse = " "), "")
   agree(comm, reduce_check(allgather_strings(comm, names)))
   if (length(names) == 0L) return(formula)
   variables[needs] <- lapply(variables[needs], function(call) {
+    if (is_coding(call)) return(coding_factor(call))
     given <- reduce_given(comm, call, data, env)
     x <- agree(comm, reduce_rows(call, data, env, read))
     make <- reducers[[reduce_head(call)]]

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-part <- function(chain, used = chain, kind = "factor") list(kind = kind, chain = chain, used = used)
+part <- function(chain, used = chain, kind = "factor") {
+  list(kind = kind, chain = chain, used = used, contrasts = character())
+}
 order_of <- function(...) levels_of_variable("f", list(...))[-1L]
 
 test_that("levels that each rank has made come in the order that factor() gives them all", {
