@@ -68,11 +68,21 @@
 #' batches, which are chunks; with `rows = "all"` they hold all rows.
 #' @section Spark tables:
 #' With a Spark table in place of `comm`, the driver fits the model by [ring_apply()], and gets one
-#' model. `weights`, `subset` and `offset` may name columns. `predict(fit, tbl)` returns a lazy
-#' Spark table. It has the columns of `tbl`, those of bigint and decimal as doubles, and `.fitted`,
-#' and `.se.fit`, `.lower` and `.upper` if `se.fit` and `interval` ask for them. `update()`,
-#' `drop1()`, `add1()` and `step()` fit on Spark again. Methods that need the rows of a rank, such
-#' as `residuals()`, work in a function of [ring_apply()] only.
+#' model. `weights`, `subset` and `offset` may name columns. `update()`, `drop1()`, `add1()` and
+#' `step()` fit on Spark again. Methods that need the rows of a rank, such as `residuals()`, work in
+#' a function of [ring_apply()] only.
+#'
+#' `predict(fit, tbl)` and `augment(fit, newdata = tbl)` return a Spark table. It has the columns of
+#' `tbl`, of the same types, in the order of the rows, and `.fitted`; `.se.fit`, `.lower` and
+#' `.upper` if `se.fit` and `interval` ask for them; and `.resid` by `augment()` of [ring_lm()]. A
+#' column that cannot be carried along, such as a vector of MLlib, is an error that names it.
+#'
+#' The table is lazy: Spark computes the predictions when the table is used, and each time that it
+#' is used, unless `sparklyr::tbl_cache()` or `dplyr::compute()` keeps them. Spark runs only the
+#' shuffles that `tbl` itself needs before `predict()` returns. A column that the model needs and
+#' the table lacks is an error of `predict()`. A level that the model does not know is an error when
+#' Spark reads the row; Spark's error names it. R runs once for each partition that has rows, and
+#' reads them in batches of `spark.sql.execution.arrow.maxRecordsPerBatch` rows.
 #' @section Errors:
 #' An error on one rank, such as a missing column, is an error on all ranks, with the number of the
 #' rank. The communicator stays usable. Other errors as for [ring_allreduce()]. A model takes up to

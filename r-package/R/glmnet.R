@@ -67,8 +67,8 @@
 #' [ring_apply()], and gets one model. `y`, `weights`, `offset` and `foldid` are names of columns of
 #' the table, and so is `x`, by default all other columns. `x` may be a formula of columns, such as
 #' `y ~ a + b`. `predict(fit, tbl)` returns a lazy Spark table with the columns of `tbl` and the
-#' predictions. Columns of bigint and decimal become doubles. A model with an offset needs `offset`,
-#' a number or the name of a column.
+#' predictions, as [ring_glm()] describes. A model with an offset needs `offset`, a number or the
+#' name of a column.
 #' @inheritSection ring_svd Errors
 #' @references J. Friedman, T. Hastie and R. Tibshirani (2010). Regularization paths for generalized
 #'   linear models via coordinate descent. *Journal of Statistical Software* 33(1).

@@ -10,10 +10,10 @@
 #' [generics::tidy()] and [generics::glance()] work on them ([ring_tidy]).
 #'
 #' `sparklyr::ml_predict(model, tbl)` returns a lazy Spark table: the columns of `tbl` and
-#' `.fitted`, computed when they are needed. `.fitted` is a probability or mean of a GLM or of
-#' [ring_glmnet()], which needs a penalty `s`, the linear predictor of a Cox model, the class of a
-#' network as a string, and a number of a regression. For a network with `type = "prob"` there is a
-#' column `.prob_<class>` for each class. [ring_kmeans()] has the column `.cluster`, and
+#' `.fitted`, computed when they are needed ([ring_glm()]). `.fitted` is a probability or mean of a
+#' GLM or of [ring_glmnet()], which needs a penalty `s`, the linear predictor of a Cox model, the
+#' class of a network as a string, and a number of a regression. For a network with `type = "prob"`
+#' there is a column `.prob_<class>` for each class. [ring_kmeans()] has the column `.cluster`, and
 #' [ring_prcomp()] `PC1`, `PC2` and so on. Other arguments go to the `predict()` method of the
 #' model.
 #'

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Models of a Spark table, from the driver: the model is fitted in a function of ring_apply(), and
-# predictions are made by spark_apply(), which makes them when they are needed. These models have a
-# formula; model-columns.R has functions of columns.
+# Spark's tasks make predictions when they are needed (spark-carry.R). These models have a formula;
+# model-columns.R has functions of columns.
 
 is_table <- function(x) inherits(x, "tbl_spark")
 
@@ -62,53 +62,91 @@ table_rank <- function(df, comm, name, args) {
 
 # ---- Predictions ---------------------------------------------------------------------------------
 
-table_spark_types <- c(
-  DoubleType = "double", FloatType = "double", LongType = "double", IntegerType = "integer",
-  ShortType = "integer", ByteType = "integer", StringType = "character", BooleanType = "logical",
-  DateType = "date", TimestampType = "timestamp"
-)
-
 # A lazy Spark table: the columns of `tbl`, and those of table_columns().
 table_predict <- function(object, tbl, ...) {
-  driver_check_table(tbl)
-  schema <- sparklyr::sdf_schema(sparklyr::spark_dataframe(tbl))
-  types <- vapply(schema, function(field) sub("[(].*", "", field$type), "")
-  types[startsWith(types, "DecimalType")] <- "DoubleType"
-  odd <- names(types)[!types %in% names(table_spark_types)]
-  if (length(odd) > 0L) {
-    check_stop("column `", odd[[1L]], "` is of type ", types[[odd[[1L]]]], ", which predict() ",
-               "cannot carry along: leave it out, by dplyr::select()")
-  }
-  arguments <- list(...)
-  added <- table_columns(object, arguments)
-  table_check_columns(object, names(types), names(added))
-  columns <- c(stats::setNames(table_spark_types[types], names(types)), added)
-  sparklyr::spark_apply(
-    tbl, table_predicted, context = list(model = object, arguments = arguments),
-    columns = as.list(columns), packages = FALSE
-  )
+  table_added(object, tbl, list(arguments = list(...), prefix = ""))
 }
 
-# Raises an error for a column that the model needs and the table lacks, or that predictions would
-# make again. Terms of a formula are checked where rows are.
-table_check_columns <- function(object, columns, added) {
-  needed <- c(colnames(object$centers), rownames(object$rotation), object$names)
-  absent <- setdiff(needed, columns)
-  if (length(absent) > 0L) {
-    check_stop("the Spark table has no column `", absent[[1L]], "`", call = sys.call(-3))
-  }
-  twice <- intersect(added, columns)
+# The same for augment(), which adds residuals of a response that is a number, too.
+table_augment <- function(object, tbl, ...) {
+  driver_check_table(tbl)
+  context <- list(arguments = list(...), prefix = if (inherits(object, "ring_prcomp")) ".fitted")
+  response <- if (inherits(object, "ring_lm") && length(object$formula) == 3L) object$formula[[2L]]
+  if (table_is_number(response, object, tbl)) context$response <- response
+  table_added(object, tbl, context)
+}
+
+# `context` has what table_predicted() needs besides the model: the arguments of predict(), the
+# prefix of names, and the expression of the response for residuals.
+table_added <- function(object, tbl, context) {
+  driver_check_table(tbl)
+  columns <- names(sparklyr::sdf_schema(sparklyr::spark_dataframe(tbl)))
+  table_check_arguments(context$arguments)
+  added <- table_columns(object, context)
+  twice <- intersect(names(added), columns)
   if (length(twice) > 0L) {
     check_stop("the Spark table has a column `", twice[[1L]], "` already: leave it out, by ",
-               "dplyr::select()", call = sys.call(-3))
+               "dplyr::select()", call = sys.call(-2))
+  }
+  needed <- table_needed(object, context, columns)
+  object$session <- NULL
+  context <- c(list(model = object, names = names(added)), context)
+  carry_table(tbl, needed, added, table_predicted, context)
+}
+
+# predict() of a Spark table makes a number for each row, and keeps all rows.
+table_check_arguments <- function(arguments) {
+  if (identical(arguments$type, "terms")) {
+    check_stop("there is no `type = \"terms\"` for a Spark table, which gets one column of ",
+               "predictions: call predict() in a function of ring_apply()", call = sys.call(-3))
+  }
+  arguments <- arguments[names(arguments) %in% c("na.action", "terms")]
+  if (length(arguments) > 0L) {
+    check_stop("there is no argument `", names(arguments)[[1L]], "` for a Spark table",
+               call = sys.call(-3))
   }
 }
 
-# The types of the columns that predictions append, by name: those of the predictions for a row.
-table_columns <- function(object, arguments) {
-  names <- table_predicted_names(object, arguments)
-  type <- if (identical(names, ".cluster")) "integer"
-          else if (table_is_class(object, arguments)) "character"
+# The columns of the table that predict() reads. Raises an error for a column that the table lacks.
+table_needed <- function(object, context, columns) {
+  given <- context$arguments
+  names <- c(colnames(object$centers), rownames(object$rotation), object$names,
+             if (is.character(given$offset)) given$offset)
+  free <- character()
+  if (!is.null(object$terms)) {
+    terms <- stats::delete.response(object$terms)
+    if (inherits(object, "ring_coxph")) terms <- rows_covariates(terms)
+    formulas <- Filter(function(value) inherits(value, "formula"), given)
+    exprs <- c(as.list(attr(terms, "variables"))[-1L], object$offset, context$response, formulas)
+    free <- as.character(unlist(lapply(exprs, all.vars)))
+    outside <- setdiff(free, columns)
+    names <- outside[!vapply(outside, scope_has, NA, environment(terms))]
+  }
+  absent <- setdiff(names, columns)
+  if (length(absent) > 0L) {
+    check_stop("the Spark table has no column `", absent[[1L]], "`, which the model needs: it has ",
+               toString(utils::head(columns, 20L)), call = sys.call(-3))
+  }
+  if (is.null(object$terms) && length(names) == 0L) return(columns) # the model has numbers only
+  intersect(columns, c(names, free))
+}
+
+# Whether the response can be computed from the columns of the table, and is a number.
+table_is_number <- function(response, object, tbl) {
+  if (is.null(response)) return(FALSE)
+  schema <- sparklyr::sdf_schema(sparklyr::spark_dataframe(tbl))
+  kinds <- vapply(schema, function(field) batches_kind(field$type), "")
+  rows <- lapply(kinds[!is.na(kinds)], function(kind) batches_join(list(), kind))
+  names(rows) <- names(schema)[!is.na(kinds)]
+  is.numeric(attempt(eval(response, rows, environment(object$terms)))$value)
+}
+
+# The types of the columns that predictions append, by name.
+table_columns <- function(object, context) {
+  names <- paste0(context$prefix, table_predicted_names(object, context$arguments))
+  if (!is.null(context$response)) names <- c(names, ".resid")
+  type <- if (identical(names, ".cluster")) "int"
+          else if (table_is_class(object, context$arguments)) "string"
           else "double"
   stats::setNames(rep(type, length(names)), names)
 }
@@ -128,18 +166,23 @@ table_predicted_names <- function(object, arguments) {
 
 # predict() has the type "class" by default for networks, also for those of a regression.
 table_is_class <- function(object, arguments) {
-  identical(arguments$type, "class") && !(inherits(object, "ring_mlp") && is.null(object$levels))
+  class <- arguments$type
+  if (is.null(class) && inherits(object, "ring_mlp")) class <- "class"
+  identical(class, "class") && !(inherits(object, "ring_mlp") && is.null(object$levels))
 }
 
-table_predicted <- function(df, context) {
+# In a task: the new columns of some rows.
+table_predicted <- function(rows, context) {
   arguments <- context$arguments
-  if (is.character(arguments$offset)) arguments$offset <- df[[arguments$offset]]
-  found <- do.call(stats::predict, c(list(context$model, df), arguments))
+  if (is.character(arguments$offset)) arguments$offset <- rows[[arguments$offset]]
+  found <- do.call(stats::predict, c(list(context$model, rows), arguments))
   if (is.factor(found)) found <- as.character(found)
   parts <- if (is.list(found)) found else list(fit = found)
-  extra <- matrix(parts$fit, nrow(df), NCOL(parts$fit))
-  extra <- as.data.frame(extra, stringsAsFactors = FALSE)
-  if (!is.null(parts$se.fit)) extra <- cbind(extra[1L], unname(parts$se.fit), extra[-1L])
-  names(extra) <- table_predicted_names(context$model, context$arguments)
-  cbind(as.data.frame(df), extra)
+  found <- as.data.frame(matrix(parts$fit, NROW(parts$fit)), stringsAsFactors = FALSE)
+  if (!is.null(parts$se.fit)) found <- cbind(found[1L], unname(parts$se.fit), found[-1L])
+  if (!is.null(context$response)) {
+    response <- eval(context$response, rows, environment(context$model$terms))
+    found <- cbind(found, response - found[[1L]])
+  }
+  stats::setNames(as.list(found), context$names)
 }

@@ -38,10 +38,12 @@ tidy_exponentiate <- function(frame, exponentiate) {
 #' @param conf.int Whether to add a confidence interval: `TRUE` or `FALSE`.
 #' @param conf.level The level of the interval, a number.
 #' @param exponentiate Whether to return the exponentials of the coefficients: `TRUE` or `FALSE`.
-#' @param newdata A data frame with the variables of the model. The model holds no rows, so it is
-#'   needed.
+#' @param newdata A data frame with the variables of the model, or a Spark table. The model holds no
+#'   rows, so it is needed.
 #' @param ... Passed on to `confint()` by `tidy()`, and to `predict()` by `augment()`.
-#' @returns A data frame (a tibble, if tibble is installed), with the columns of broom.
+#' @returns A data frame (a tibble, if tibble is installed), with the columns of broom. Of a Spark
+#'   table `augment()` returns a lazy Spark table, as `predict()` does: see [ring_glm()]. There
+#'   `.cluster` is an integer, and a class is a string.
 #' @seealso [ring_lm()], [ring_glm()]
 #' @name ring_tidy
 #' @aliases tidy.ring_lm
@@ -81,6 +83,7 @@ glance.ring_lm <- function(x, ...) {
 #' @rdname ring_tidy
 #' @exportS3Method generics::augment
 augment.ring_lm <- function(x, newdata, ...) {
+  if (is_table(newdata)) return(table_augment(x, newdata, ...))
   found <- predict(x, newdata, ...)
   frame <- as.data.frame(newdata)
   if (is.list(found)) {
@@ -177,6 +180,7 @@ tidy.ring_glmnet <- function(x, ...) {
 #' @rdname ring_tidy
 #' @exportS3Method generics::augment
 augment.ring_glmnet <- function(x, newdata, ...) {
+  if (is_table(newdata)) return(table_augment(x, newdata, ...))
   found <- predict(x, newdata, ...)
   if (length(dim(found)) != 2L || ncol(found) != 1L) {
     stop("augment() adds one column: pass one penalty as `s`, and of a multinomial model ",
@@ -208,6 +212,7 @@ glance.ring_mlp <- function(x, ...) {
 #' @rdname ring_tidy
 #' @exportS3Method generics::augment
 augment.ring_mlp <- function(x, newdata, ...) {
+  if (is_table(newdata)) return(table_augment(x, newdata, ...))
   found <- predict(x, newdata, ...)
   if (is.matrix(found)) colnames(found) <- paste0(".prob_", colnames(found))
   else found <- data.frame(.fitted = found)
@@ -242,6 +247,7 @@ tidy.ring_prcomp <- function(x, matrix = c("eigenvalues", "rotation"), ...) {
 #' @rdname ring_tidy
 #' @exportS3Method generics::augment
 augment.ring_prcomp <- function(x, newdata, ...) {
+  if (is_table(newdata)) return(table_augment(x, newdata, ...))
   scores <- as.data.frame(predict(x, newdata))
   names(scores) <- paste0(".fitted", names(scores))
   tidy_frame(cbind(as.data.frame(newdata), scores))
@@ -278,6 +284,7 @@ glance.ring_kmeans <- function(x, ...) {
 #' @rdname ring_tidy
 #' @exportS3Method generics::augment
 augment.ring_kmeans <- function(x, newdata, ...) {
+  if (is_table(newdata)) return(table_augment(x, newdata, ...))
   cluster <- factor(predict(x, newdata), seq_along(x$size))
   tidy_frame(cbind(as.data.frame(newdata), .cluster = cluster))
 }

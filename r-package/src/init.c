@@ -30,6 +30,7 @@
 #include "pmi.h"
 #include "port.h"
 #include "program.h"
+#include "record_batch.h"
 #include "records.h"
 #include "reducer.h"
 #include "request.h"
@@ -61,6 +62,7 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 16),
                                           ENTRY(batch_file_open, 1),
                                           ENTRY(batch_file_read, 4),
                                           ENTRY(batch_file_close, 1),
+                                          ENTRY(record_batch_read, 2),
                                           ENTRY(blame_weight, 1),
                                           ENTRY(blame_first, 3),
                                           ENTRY(envelope_trailer, 1),

@@ -357,3 +357,7 @@ SEXP record_batch_columns(const uint8_t *message, size_t size, SEXP kinds, int64
   UNPROTECT(1);
   return columns;
 }
+
+SEXP record_batch_read(SEXP message, SEXP kinds) {
+  return record_batch_columns(RAW(message), (size_t)XLENGTH(message), kinds, 0, -1);
+}

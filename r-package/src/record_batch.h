@@ -24,4 +24,7 @@
 SEXP record_batch_columns(const uint8_t *message, size_t size, SEXP kinds, int64_t from,
                           int64_t end);
 
+/* All columns of `message`, a raw vector. */
+SEXP record_batch_read(SEXP message, SEXP kinds);
+
 #endif

@@ -92,6 +92,24 @@ stored <- function(told) {
   c(ours$kept_sql("kept", agreed, ours$batches_keys(told[[1]], size)), rev(strings))
 }
 
+# The SQL that writes columns of these types as JSON, that packs them, and that reads texts().
+carried <- function(types) {
+  codes <- paste0("c", seq_along(types))
+  c(ours$carry_read_sql("texts", codes, types, c(double = "double", class = "string")),
+    ours$carry_write_sql(codes, types), ours$batches_select_sql(c(c1 = "d", carried = "c")))
+}
+
+# The texts of batches, two rows in each, with columns that R adds; or an error.
+texts <- function(batches) {
+  utils::assignInNamespace("kept_bytes", 1L, "sparkring")
+  f <- function(rows, context) {
+    if (anyNA(rows$id)) stop("no id")
+    list(2 * rows$id, ifelse(rows$id == 1, NA, "\u00e9\""))
+  }
+  job <- list(f = f, kinds = c(id = "d"))
+  ours$carry_main(list(lapply(batches, ours$base64_bytes)), job)$text
+}
+
 # The driver's part: calls a function, whose arguments are told as name=value.
 drive <- function(name, told) {
   Sys.umask("077")
@@ -152,6 +170,7 @@ work <- function() {
 
 switch(arguments[[1]],
   sql = writeLines(sql(arguments[-(1:2)])), count = writeLines(count()), work = work(),
-  stored = writeLines(stored(arguments[-(1:2)])),
+  stored = writeLines(stored(arguments[-(1:2)])), carried = writeLines(carried(arguments[-(1:2)])),
+  texts = writeLines(enc2utf8(texts(arguments[-(1:2)])), useBytes = TRUE),
   drive = drive(arguments[[3]], arguments[-(1:3)])
 )

@@ -6,6 +6,7 @@ three arguments, and brings back the rows. r-package/tests/testthat/test-sparkly
 with sparklyr.
 """
 
+import base64
 import json
 import os
 import subprocess
@@ -77,6 +78,19 @@ def kept(spark, folder):
     frame = spark.createDataFrame(rows, "rank int, piece int, text string")
     frame.createOrReplaceTempView("kept")
     return spark.sql(sql)
+
+
+def carried(spark, frame, folder):
+    """Add the columns of apply.R's texts() to a table, whose first column it reads."""
+    frame = frame.toDF(*[f"c{i + 1}" for i in range(len(frame.columns))])
+    types = [field.dataType().sql() for field in frame._jdf.schema().fields()]
+    read, write, *select = asked("carried", folder, *types).splitlines()
+    packed = frame.selectExpr("c1", f"{write} AS carried").selectExpr(*select)
+    rdd = packed._jdf.toArrowBatchRdd()
+    batches = [base64.b64encode(bytes(batch)).decode() for batch in rdd.collect()]
+    texts = [(text,) for text in asked("texts", folder, *batches).splitlines()]
+    spark.createDataFrame(texts, "text string").coalesce(1).createOrReplaceTempView("texts")
+    return spark.sql(read)
 
 
 def counted(spark, frame, folder):

@@ -81,6 +81,53 @@ def test_tables_that_stay_in_spark(spark, tmp_path):
     assert rows[5] == (*last, bytearray(), [], [], None, 3.0, "high")
 
 
+# Values that a conversion could change, a type each.
+CARRIED = [
+    "id",
+    "cast(9223372036854775807 - id AS bigint)",
+    "cast('1234567890123456789012345678.9012345678' AS decimal(38, 10)) + id",
+    "if(id = 0, double('NaN'), 0.1D)",
+    "cast(0.1 AS float)",
+    "cast(id AS tinyint)",
+    "id = 0",
+    "if(id = 0, concat('é', char(10), char(34), char(92)), '')",
+    "if(id = 0, binary('a'), cast(null AS binary))",
+    "date_add(date'1969-12-31', cast(id AS int))",
+    "date'0001-01-01'",
+    "timestamp'2018-11-04 01:30:00.123456' + make_dt_interval(0, cast(id AS int))",
+    "timestamp_ntz'2018-03-11 02:30:00.000001'",
+    "array(timestamp'1890-01-01 00:00:00', null)",
+    "struct(id AS a, cast(null AS string) AS `b c`, date'2001-02-03' AS d)",
+    "array(struct(1.5BD AS k), null)",
+    "interval 1 day",
+    "null",
+]
+
+
+def test_columns_that_r_adds(spark, tmp_path):
+    """Spark gets the other columns of a table back as they were, whatever their types."""
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        frame = spark.range(0, 3, 1, 2).selectExpr(*CARRIED)
+        found = sparklyr.carried(spark, frame, tmp_path)
+        *names, double, text = found.columns
+        before = [field.dataType.simpleString() for field in frame.schema]
+        after = [field.dataType.simpleString() for field in found.select(*names).schema]
+        assert after == before
+        same = found.select(*names).exceptAll(frame.toDF(*names))
+        assert found.count() == 3 and same.count() == 0
+        assert [tuple(row) for row in found.select(double, text).collect()] == [
+            (0.0, 'é"'),
+            (2.0, None),
+            (4.0, 'é"'),
+        ]
+        with pytest.raises(Exception, match=r"rows of a Spark task on .*: no id"):
+            sparklyr.carried(spark, spark.sql("SELECT cast(null AS int)"), tmp_path).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+
+
 def test_large_values_come_past_spark(spark, rows, tmp_path):
     """Those of ranks 2 and 3 have 64 and 96 MB."""
     lines = sparklyr.ring_apply(spark, rows, tmp_path, "bulk").splitlines()

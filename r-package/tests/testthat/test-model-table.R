@@ -21,43 +21,52 @@ test_that("the model of a table is fitted by the ranks, with what the formula ne
   expect_null(results[[2]])
 })
 
-test_that("predictions add columns to the rows of a table", {
+# nolint start: object_usage_linter. A helper.
+# The columns that predictions add to rows, as a task makes them. They have the types that Spark
+# expects.
+added <- function(fit, rows, ..., response = NULL) {
+  context <- list(arguments = list(...), prefix = "", response = response)
+  types <- table_columns(fit, context)
+  context <- c(list(model = fit, names = names(types)), context)
+  needed <- table_needed(fit, context, names(rows))
+  found <- table_predicted(rows[needed], unserialize(serialize(context, NULL)))
+  kinds <- c(double = "double", integer = "int", character = "string")
+  expect_identical(kinds[vapply(found, typeof, "")], types, ignore_attr = TRUE)
+  expect_named(found, names(types))
+  as.data.frame(found, optional = TRUE)
+}
+# nolint end
+
+test_that("predictions are columns, from the columns that the model needs", {
   comm <- local_world()
-  fit <- ring_lm(comm, mpg ~ wt, mtcars)
-  predicted <- function(...) {
-    table_predicted(mtcars, unserialize(serialize(list(model = fit, arguments = list(...)), NULL)))
-  }
-  expect_equal(predicted()$.fitted, unname(fitted(lm(mpg ~ wt, mtcars))))
-  expect_named(predicted(se.fit = TRUE, interval = "confidence"),
-               c(names(mtcars), ".fitted", ".se.fit", ".lower", ".upper"))
+  fit <- ring_lm(comm, mpg ~ wt + offset(hp / 100), mtcars, offset = qsec)
+  truth <- lm(mpg ~ wt + offset(hp / 100), mtcars, offset = qsec)
+  expect_equal(added(fit, mtcars)$.fitted, unname(fitted(truth)))
+  expect_named(added(fit, mtcars, se.fit = TRUE, interval = "confidence"),
+               c(".fitted", ".se.fit", ".lower", ".upper"))
+  expect_equal(added(fit, mtcars, response = quote(mpg))$.resid, unname(resid(truth)))
+  needed <- function(columns) table_needed(fit, list(), columns)
+  expect_identical(needed(names(mtcars)), c("hp", "wt", "qsec"))
+  expect_error(needed(c("hp", "wt")), "the Spark table has no column `qsec`")
+  none <- ring_lm(comm, mpg ~ 1, mtcars)
+  expect_equal(added(none, mtcars)$.fitted, rep(mean(mtcars$mpg), 32))
+  expect_error(table_check_arguments(list(type = "terms")), "no `type = \"terms\"` for a Spark")
+  expect_error(table_check_arguments(list(na.action = "na.omit")), "no argument `na.action`")
 })
 
 test_that("classes of a network are strings, and probabilities are columns", {
   comm <- local_world()
   set.seed(1)
   fit <- ring_mlp(comm, Species ~ ., iris, hidden = 3L, max_iter = 20L)
-  predicted <- function(type) {
-    arguments <- list(type = type)
-    found <- table_predicted(iris, list(model = fit, arguments = arguments))
-    added <- found[setdiff(names(found), names(iris))]
-    expect_identical(vapply(added, typeof, ""), table_columns(fit, arguments))
-    added
-  }
-  expect_identical(predicted("class")$.fitted, as.character(predict(fit, iris)))
-  expect_equal(as.matrix(predicted("prob")), predict(fit, iris, "prob"), ignore_attr = TRUE)
-  expect_named(predicted("prob"), paste0(".prob_", levels(iris$Species)))
+  expect_identical(added(fit, iris)$.fitted, as.character(predict(fit, iris)))
+  expect_equal(as.matrix(added(fit, iris, type = "prob")), predict(fit, iris, "prob"),
+               ignore_attr = TRUE)
+  expect_named(added(fit, iris, type = "prob"), paste0(".prob_", levels(iris$Species)))
 })
 
 test_that("clusters, scores and penalised models have columns of predictions", {
   comm <- local_world()
   set.seed(1)
-  added <- function(fit, rows, ...) {
-    arguments <- list(...)
-    found <- table_predicted(rows, list(model = fit, arguments = arguments))
-    found <- found[setdiff(names(found), names(rows))]
-    expect_identical(vapply(found, typeof, ""), table_columns(fit, arguments))
-    found
-  }
   clusters <- ring_kmeans(comm, iris[1:4], 3)
   expect_identical(added(clusters, iris)$.cluster, unname(clusters$cluster))
   scores <- ring_prcomp(comm, iris[1:4], rank. = 2)
@@ -77,10 +86,8 @@ test_that("clusters, scores and penalised models have columns of predictions", {
   fitted <- predict(moved, iris[2:4], type = "response", offset = iris$Sepal.Length)
   found <- added(moved, iris, type = "response", offset = "Sepal.Length")
   expect_equal(found$.fitted, fitted[, 1])
-  expect_error(table_check_columns(lasso, c("Sepal.Width", "Petal.Length"), ".fitted"),
+  expect_error(table_needed(lasso, list(), c("Sepal.Width", "Petal.Length")),
                "the Spark table has no column `Petal.Width`")
-  expect_error(table_check_columns(clusters, c(names(iris), ".cluster"), ".cluster"),
-               "has a column `.cluster` already")
 })
 
 test_that("arguments of the other form are errors", {

@@ -81,6 +81,42 @@ expect_table_models <- function(sc) {
   expect_error(residuals(fit), "residuals\\(\\) needs the rows on the ranks")
 }
 
+# Columns are carried along as they were, in any time zone of R and of Spark; errors name what is
+# missing.
+expect_carried <- function(sc) {
+  old <- Sys.getenv("TZ", NA)
+  on.exit(if (is.na(old)) Sys.unsetenv("TZ") else Sys.setenv(TZ = old))
+  Sys.setenv(TZ = "Europe/Paris")
+  tbl <- spark_table(sc, paste(
+    "SELECT double(id) AS x, id + 0.5 AS y, if(id = 1, null, date'1969-12-31') AS `the.day`,",
+    "timestamp'2018-03-25 01:30:00' AS t, 9223372036854775807 - id AS l, array(id, null) AS a,",
+    "struct(id AS k) AS s, id = 1 AS b, binary('a') AS r, if(id < 3, 'p', 'q') AS f",
+    "FROM range(0, 6, 1, 3)"
+  ))
+  sdf <- sparklyr::spark_dataframe(tbl)
+  fitted <- "SELECT double(id) AS x, id + 0.5 AS y, if(id < 3, 'p', 'q') AS f FROM range(6)"
+  fit <- ring_lm(spark_table(sc, fitted), y ~ x + f, num_proc = 2)
+  found <- predict(fit, tbl, interval = "prediction", se.fit = TRUE)
+  rows <- sparklyr::spark_dataframe(found)
+  added <- c(".fitted", ".se.fit", ".lower", ".upper")
+  expect_identical(unlist(sparklyr::invoke(rows, "columns"))[11:14], added)
+  kept <- sparklyr::invoke(rows, "drop", as.list(added))
+  expect_identical(sparklyr::invoke(sparklyr::invoke(kept, "exceptAll", sdf), "count"), 0)
+  expect_identical(sparklyr::invoke(rows, "count"), 6)
+  for (none in c("id > 100", "1 = 0")) {
+    empty <- spark_table(sc, paste("SELECT id AS x, 'p' AS f FROM range(4) WHERE", none))
+    expect_identical(nrow(sparklyr::collect(predict(fit, empty))), 0L)
+  }
+  tidied <- as.data.frame(sparklyr::collect(generics::augment(fit, newdata = tbl)))
+  expect_equal(tidied$.resid, tidied$y - tidied$.fitted)
+  expect_error(predict(fit, spark_table(sc, "SELECT 1.0D AS x")), "no column `f`",
+               class = "ring_error_invalid")
+  odd <- predict(fit, spark_table(sc, "SELECT 1.0D AS x, 'zz' AS f"))
+  expect_error(sparklyr::collect(odd), "new level zz")
+  expect_error(predict(fit, spark_table(sc, "SELECT 1.0D AS x, 'p' AS f, map(1, 2) AS m")),
+               "column `m` is of Spark's type MapType")
+}
+
 # Functions of columns, from the driver.
 expect_table_columns <- function(sc) {
   x <- mtcars[c("mpg", "wt", "hp", "qsec")]
@@ -126,5 +162,6 @@ test_that("models are fitted to Spark tables, and predict lazily", {
   sc <- spark_connection("local[3]")
   expect_models(sc)
   expect_table_models(sc)
+  expect_carried(sc)
   expect_table_columns(sc)
 })
