@@ -26,12 +26,15 @@ coxph_baseline <- function(comm, records, fit, levels) {
 print.ring_coxph <- function(x, ...) {
   loadNamespace("survival")
   NextMethod()
+  model_print_unconverged(x)
+  invisible(x)
 }
 
 #' @export
 summary.ring_coxph <- function(object, ...) {
   loadNamespace("survival")
   found <- NextMethod()
+  found$converged <- object$converged
   class(found) <- c("summary.ring_coxph", class(found))
   found
 }
@@ -40,6 +43,8 @@ summary.ring_coxph <- function(object, ...) {
 print.summary.ring_coxph <- function(x, ...) {
   loadNamespace("survival")
   NextMethod()
+  model_print_unconverged(x)
+  invisible(x)
 }
 
 #' @export

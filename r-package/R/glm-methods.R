@@ -13,6 +13,7 @@ print.ring_glm <- function(x, digits = max(3L, getOption("digits") - 3L), ...) {
       "Null Deviance:     ", format(signif(x$null.deviance, digits)), "\n",
       "Residual Deviance: ", format(signif(x$deviance, digits)),
       "\tAIC: ", format(signif(x$aic, digits)), "\n", sep = "")
+  model_print_unconverged(x)
   invisible(x)
 }
 
@@ -27,7 +28,7 @@ summary.ring_glm <- function(object, dispersion = NULL, ...) {
   table <- model_tests(object$coefficients[known], sqrt(diag(scaled)),
                        if (estimated) object$df.residual)
   kept <- c("call", "terms", "family", "deviance", "aic", "contrasts", "df.residual",
-            "null.deviance", "df.null", "iter")
+            "null.deviance", "df.null", "iter", "converged")
   found <- c(object[kept], list(
     deviance.resid = object$quantiles, coefficients = table, aliased = !known,
     dispersion = dispersion, df = c(object$rank, object$df.residual, length(known)),
@@ -40,6 +41,7 @@ summary.ring_glm <- function(object, dispersion = NULL, ...) {
 #' @export
 print.summary.ring_glm <- function(x, ...) {
   if (length(x$deviance.resid) > 0L) NextMethod() else model_print_summary(x, ...)
+  model_print_unconverged(x)
   invisible(x)
 }
 

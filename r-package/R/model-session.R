@@ -66,6 +66,11 @@ model_print_coefficients <- function(x, digits) {
   }
 }
 
+# The last line of print() for a fit whose iterations have ended too early.
+model_print_unconverged <- function(x) {
+  if (isFALSE(x$converged)) cat("\nThe fit has not converged: see `control`\n")
+}
+
 # Checks that settings are the same on all ranks. Otherwise each rank would fit another model.
 model_check_settings <- function(comm, settings) {
   texts <- allgather_strings(comm, vapply(settings, FUN.VALUE = "", function(setting) {

@@ -124,7 +124,10 @@ barrier_job_attempts <- function(launch, size, values, max_restarts) {
     rank_results <- launch(attempt)
     lost <- inherits(rank_results, "condition")
     error <- if (lost) rank_results else rank_result_judge(rank_results, size(), attempt)
-    if (is.null(error)) return(values(rank_results))
+    if (is.null(error)) {
+      conditions_raise(rank_results)
+      return(values(rank_results))
+    }
     if (attempt == max_restarts) stop(error)
     first <- strsplit(conditionMessage(error), "\n", fixed = TRUE)[[1L]][[1L]]
     message("sparkring: ", first, "; launching all ranks again (", attempt + 1L, " of ",

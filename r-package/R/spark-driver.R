@@ -151,6 +151,11 @@
 #' end the ranks: sparklyr cancels the job, and R runs on. The next call then waits until R has
 #' ended. It reports that after 20 seconds, and times out after `timeout`.
 #'
+#' @section Warnings:
+#' When all ranks have succeeded, the call raises the warnings and messages of `.f`, each text once.
+#' A text that not all ranks have begins with their numbers, as in `rank 1: ...`. Up to 50 texts of
+#' a rank are kept. Without Spark messages are shown as they come, with the other output.
+#'
 #' @section Errors:
 #' If a rank fails, in the last attempt, the call raises `ring_error_remote` for the rank at fault.
 #' The condition has these elements: `rank`, an integer; `host`, a string; `attempt`, an integer;

@@ -54,19 +54,23 @@ task_run <- function(file, job, barrier) {
   run_state$executor <- !isTRUE(job$local)
   comm <- NULL
   frames <- NULL
+  conditions <- NULL
   rank_result <- tryCatch(
     withCallingHandlers({
       task_check(job, barrier)
       rows <- if (!is.null(file)) task_rows(file, job)
       comm <- task_init(job, barrier)
       task_seed(job$seed, rank)
-      value <- results_store(rank, task_call(job$work, rows, comm), job)
+      value <- conditions_collect(task_call(job$work, rows, comm), isTRUE(job$local),
+                                  function(found) conditions <<- found)
+      rank_result <- results_store(rank, value, job)
       task_close(comm)
-      value
+      rank_result
     }, error = function(error) if (is.null(frames)) frames <<- traceback_frames()),
     error = function(error) rank_result_of_error(rank, error, frames)
   )
   if (!is.null(comm)) task_end(comm, rank_result)
+  rank_result$conditions <- conditions
   rank_result
 }
 
