@@ -5,7 +5,8 @@
 # group of its own, and Linux kills the child when this process ends.
 
 # Starts a child that evaluates code() and sends its value. A child that is not captured prints
-# where this process does.
+# where this process does. A time limit of this process ends this process, which then ends the
+# child.
 child_start <- function(code, captured = TRUE) {
   pipe <- if (captured) .Call(C_stdio_open)
   parent <- Sys.getpid()
@@ -13,6 +14,8 @@ child_start <- function(code, captured = TRUE) {
     parallel::mcparallel(
       {
         .Call(C_stdio_enter, pipe, parent)
+        setTimeLimit()
+        setSessionTimeLimit()
         value <- code()
         if (captured) .Call(C_stdio_leave)
         value

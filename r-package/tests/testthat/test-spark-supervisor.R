@@ -166,3 +166,15 @@ test_that("a rank ends with its supervisor, and that with who has started it", {
   expect_ended(pids, seconds = 30)
   unlink(folder, recursive = TRUE)
 })
+
+test_that("a time limit of this process does not end a child with an error", {
+  on.exit(setTimeLimit())
+  setTimeLimit(elapsed = 3)
+  child <- child_start(function() {
+    for (i in 1:35) Sys.sleep(0.1)
+    "the end"
+  }, captured = FALSE)
+  setTimeLimit()
+  while (!child_ended(child)) Sys.sleep(0.05)
+  expect_identical(child$value, "the end")
+})
