@@ -10,7 +10,7 @@ columns_row_flags <- c(ring_svd = "u", ring_prcomp = "retx") # ask for values of
 # Calls the function `name` for columns of a Spark table, in place of the communicator of `call`.
 columns_fit <- function(name, call, env) {
   tbl <- eval(call$comm, env)
-  driver_check_table(tbl)
+  driver_check_table(tbl, "x")
   given <- lapply(as.list(call)[-(1:2)], eval, env)
   spark <- table_is_spark(names(given))
   columns <- names(sparklyr::sdf_schema(sparklyr::spark_dataframe(tbl)))

@@ -72,6 +72,10 @@ ml_ring_keras <- function(x, formula, model, loss, optimizer, ..., py_files = ch
 #' @export
 ml_ring_load <- function(sc, path, framework = c("torch", "keras"), py_files = character()) {
   framework <- match.arg(framework)
+  if (is_string(path) && file.exists(path) && !dir.exists(path)) {
+    check_stop("`path` is the file ", path, ", and a saved network is a directory: readRDS(path) ",
+               "reads the other models, which ml_save() writes to a file of this machine")
+  }
   network_session(sc, py_files)
   network_new(framework, pyspark_call(network_class(framework, "Model")$load(path)))
 }

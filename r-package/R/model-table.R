@@ -11,7 +11,10 @@ table_chunked <- c("ring_glm", "ring_lm") # take their rows in chunks: see model
 # Fits the model `name` to the rows of a Spark table, in place of the communicator of `call`.
 table_fit <- function(name, call, env) {
   tbl <- eval(call$comm, env)
-  driver_check_table(tbl)
+  driver_check_table(tbl, "x") # of the functions that begin with ml_; others have a table here
+  formula <- eval(call$formula, env)
+  if (is_string(formula)) call$formula <- stats::as.formula(formula, env) # as in lm()
+  else table_check_formula(formula)
   if (!is.null(call$data)) {
     check_stop("pass a Spark table in place of `comm`, or rows as `data`, and not both")
   }
@@ -24,6 +27,12 @@ table_fit <- function(name, call, env) {
   fit$call <- scope_call(call)
   fit$session <- session_open(call, env)
   fit
+}
+
+table_check_formula <- function(formula) {
+  if (inherits(formula, "formula")) return()
+  check_stop("`formula` must be a formula, such as mpg ~ wt, not ", describe(formula),
+             call = sys.call(-3))
 }
 
 # The value of rank 0. The call has names in the place of values, so that errors do not show them.

@@ -358,12 +358,12 @@ driver_check_options <- function(options, call) {
   }
 }
 
-driver_check_table <- function(x) {
+driver_check_table <- function(x, name = ".x") {
   driver_refuse_connect(inherits(x, "tbl_pyspark"), sys.call(-1))
   driver_need_sparklyr()
   if (!inherits(x, "tbl_spark")) {
-    check_stop("`.x` must be a Spark table, such as from sparklyr::copy_to(), not ", describe(x),
-               if (is.data.frame(x)) ", which is in this R and not in Spark")
+    check_stop("`", name, "` must be a Spark table, such as from sparklyr::copy_to(), not ",
+               describe(x), if (is.data.frame(x)) ", which is in this R and not in Spark")
   }
   driver_check_groups(dplyr::group_vars(x), sys.call(-1))
 }

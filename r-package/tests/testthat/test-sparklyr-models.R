@@ -77,6 +77,8 @@ expect_table_models <- function(sc) {
   expect_equal(coef(logit), coef(stats::glm(am ~ wt, binomial, mtcars)), tolerance = 1e-8)
   expect_equal(nobs(update(logit, . ~ 1)), 32L)
   expect_error(ring_lm(cars, mpg ~ wt, data = mtcars), "and not both")
+  expect_error(ring_lm(cars), "`formula` must be a formula", class = "ring_error_invalid")
+  expect_equal(coef(ring_lm(cars, "mpg ~ wt")), coef(stats::lm(mpg ~ wt, mtcars)))
   expect_ml_functions(cars)
   expect_error(residuals(fit), "residuals\\(\\) needs the rows on the ranks")
 }
