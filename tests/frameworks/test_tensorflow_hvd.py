@@ -110,6 +110,9 @@ def check_slices(tf, hvd):
         scaled = call(tf.constant([[10], [4]]), op=hvd.Sum, postscale_factor=0.75)
         assert scaled.numpy().tolist() == [[15], [0], [6]]
     assert hvd.allreduce(tf.constant([3]), op=hvd.Sum, prescale_factor=0.5).numpy() == [2]
+    some = tf.IndexedSlices(tf.constant([1.0]), tf.constant([rank]))
+    dense, both = hvd.grouped_allreduce([tf.constant(2.0), some], op=hvd.Sum)
+    assert dense.numpy() == 4 and both.indices.numpy().tolist() == [0, 1]
 
 
 def check_optimizers(tf, hvd):

@@ -110,11 +110,17 @@ def grouped_allreduce(
     process_set: ProcessSet = global_process_set,
     ignore_name_scope: bool = False,
 ) -> list[Any]:
-    """Combine several tensors of all ranks as one operation, as `allreduce` does."""
+    """Combine several tensors of all ranks as one operation, as `allreduce` does.
+
+    The slices of tf.IndexedSlices are gathered.
+    """
     group(process_set)  # refuses a rank outside
     check_name(name)
     chosen = choose(op, average)
     reduction = Reduction(name, chosen, prescale_factor, postscale_factor, process_set)
+
+    if any(isinstance(x, tf.IndexedSlices) for x in tensors):
+        return reduce_gradients(tensors, reduction, compression)
 
     @tf.custom_gradient
     def run(*xs: Any) -> Any:
@@ -218,7 +224,7 @@ def reducescatter(
     @tf.custom_gradient
     def run(x: Any) -> Any:
         def gradient(upstream: Any) -> Any:
-            factor = tf.cast(times * prescale_factor * postscale_factor, x.dtype)
+            factor = tf.cast(times * prescale_factor * postscale_factor, upstream.dtype)
             return allgather(upstream * factor, _gradient_of(name), process_set=process_set)
 
         def call(array: Any) -> list[Any]:
