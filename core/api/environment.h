@@ -18,6 +18,7 @@
 
 #define RING_ENVIRONMENT_ALGORITHMS "SPARKRING_ALGORITHM"
 #define RING_ENVIRONMENT_BACKEND "SPARKRING_BACKEND"
+#define RING_ENVIRONMENT_PROGRAM "SPARKRING_PROGRAM" /* 1 in MPI programs that ranks have started */
 
 typedef struct ring_environment {
   const char *source; /* "sparkring-run", "Open MPI", "MPICH", "torchrun", "Slurm"; NULL: none */

@@ -53,6 +53,10 @@ static ring_status options_fill(ring_options *options, ring_environment *environ
     options->token = environment->token;
     options->token_length = environment->token_length;
   }
+  if (options->token == NULL && options->size > 1 && getenv(RING_ENVIRONMENT_PROGRAM) != NULL)
+    return options_invalid(error, "ranks have started this MPI program, which gets no token from "
+                                  "them, so its own ranks would not be authenticated: pass the "
+                                  "same token on every rank, or the variable SPARKRING_TOKEN_FILE");
   if (options->job == NULL) options->job = environment->job;
   if (options->port_first == 0) {
     options->port_first = (uint16_t)environment->port_first;

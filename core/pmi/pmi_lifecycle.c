@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "api/environment.h"
 #include "base/error.h"
 #include "base/fd_registry.h"
 #include "base/platform.h"
@@ -62,7 +63,8 @@ static bool pmi_write_environment(ring_pmi *pmi) {
                                      {"PMI_RANK", pmi->rank},
                                      {"PMI_SIZE", ring_comm_size(comm)},
                                      {"MPI_LOCALRANKID", ring_comm_local_rank(comm)},
-                                     {"MPI_LOCALNRANKS", ring_comm_local_size(comm)}};
+                                     {"MPI_LOCALNRANKS", ring_comm_local_size(comm)},
+                                     {RING_ENVIRONMENT_PROGRAM, 1}};
   const char *more = pmi->pmix.environment.bytes;
   size_t count = RING_PMI_VARIABLES, more_bytes = pmi->pmix.environment.length;
   for (size_t at = 0; at < more_bytes; at++) count += more[at] == '\0';

@@ -23,7 +23,7 @@
 #include "pmi/pmi_protocol.h"
 #include "pmi/pmix_side.h"
 
-#define RING_PMI_VARIABLES 5
+#define RING_PMI_VARIABLES 6
 #define RING_PMI_VARIABLE_BYTES 48
 
 struct ring_pmi {

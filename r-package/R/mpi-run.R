@@ -10,7 +10,7 @@ mpi_late <- 0.2 # seconds for the server to read the end of a program
 # Variables of other launchers, which MPI libraries would take for theirs; and secrets.
 mpi_foreign <- "PMI_|PMIX_|HYDI_|HYDRA_|MPIEXEC_|MPI_LOCAL|OMPI_|PALS_|SLURM_|FLUX_"
 mpi_secrets <- paste0(
-  "SPARKRING_TOKEN|PYTHON_WORKER_FACTORY_SECRET|PYSPARK_GATEWAY_SECRET|_SPARK_AUTH_SECRET|",
+  "SPARKRING_|PYTHON_WORKER_FACTORY_SECRET|PYSPARK_GATEWAY_SECRET|_SPARK_AUTH_SECRET|",
   "_SPARK_LAUNCHER_SECRET|SPARKR_WORKER_SECRET|SPARKR_BACKEND_AUTH_SECRET"
 )
 
@@ -42,8 +42,8 @@ mpi_secrets <- paste0(
 #'   first arguments, such as `c("Rscript", "solve.R")`. Ranks may pass different commands.
 #' @param args Further arguments of the program, a character vector.
 #' @param env Variables to set besides those of the rank's process, of which a program does not
-#'   inherit the secrets of sparkring and Spark: a character vector with names, such as
-#'   `c(OMP_NUM_THREADS = "4")`. `R_LIBS` has the library paths of the rank.
+#'   inherit those of sparkring and other launchers, nor the secrets of Spark: a character vector
+#'   with names, such as `c(OMP_NUM_THREADS = "4")`. `R_LIBS` has the library paths of the rank.
 #' @param wd The working directory of the program, one string. `NULL`: that of the rank's process.
 #' @param allow_plain Whether programs may run where the communicator encrypts, `TRUE` or `FALSE`.
 #'   MPI connects the programs by itself, neither authenticated nor encrypted. So where the

@@ -175,6 +175,25 @@ def test_secrets_are_kept(monkeypatch):
     assert f"{names[0]}=shown" in lines
 
 
+def open_own():
+    """Let the programs of two ranks open a communicator of their own."""
+    code = (
+        "import sparkring, sys\n"
+        "try:\n"
+        "    with sparkring.init(token=sys.argv[1] or None) as comm:\n"
+        "        print(comm.size, comm.authenticated)\n"
+        "except sparkring.InvalidError as error:\n"
+        "    print(error)"
+    )
+    return [run_program([sys.executable, "-c", code, token]) for token in ("", "x" * 32)]
+
+
+def test_a_program_has_no_world_without_a_token():
+    for refused, opened in run(2, open_own):
+        assert "which gets no token from them" in refused[0]
+        assert opened == ["2 True"]
+
+
 def run_with_secret(name):
     return run_program(["env"], env={name: "shown"})
 

@@ -61,8 +61,9 @@ def mpi_run(
         The program, as a path or a name in ``PATH``, and its arguments. Ranks may pass different
         ones.
     env : mapping of str to str
-        Variables to set besides those of this process. Variables of other launchers and secrets of
-        sparkring and Spark are not passed on.
+        Variables to set besides those of this process. Variables of other launchers, those of
+        sparkring and secrets of Spark are not passed on. So a program opens a communicator of its
+        own by `sparkring.init` with a token that it gets in another way.
     cwd : path
         The working directory; that of this process by default.
     allow_plain : bool

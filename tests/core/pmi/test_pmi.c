@@ -21,7 +21,8 @@ static void check_environment(const ring_comm *comm, ring_pmi *pmi) {
   CHECK(strcmp(environment[3], expected) == 0);
   snprintf(expected, sizeof expected, "MPI_LOCALNRANKS=%d", ring_comm_local_size(comm));
   CHECK(strcmp(environment[4], expected) == 0);
-  CHECK(environment[5] == NULL);
+  CHECK(strcmp(environment[5], "SPARKRING_PROGRAM=1") == 0);
+  CHECK(environment[6] == NULL);
 }
 
 static void put_and_fence(ring_pmi *pmi, const char *space, int rank, int round) {
