@@ -397,3 +397,40 @@ def test_slots_that_others_hold(spark):
         holder.join()
     assert context.getLocalProperty("spark.jobGroup.id") == before
     assert run(lambda comm: comm.size, num_proc=2, verbose=0) == [2, 2]
+
+
+@ON_ONE
+def test_the_callers_group_cancels_the_ranks(spark):
+    """Jobs of the ranks stay in the group of the caller, as a notebook has it."""
+    context, begun, caught = spark.sparkContext, threading.Event(), []
+
+    def cell():
+        context.setJobGroup("cell", "my cell", interruptOnCancel=True)
+        try:
+            run(wait_long, num_proc=2, verbose=0)
+        except BaseException as error:
+            caught.append(error)
+        caught.append(context.getLocalProperty("spark.jobGroup.id"))
+
+    thread = threading.Thread(target=cell)
+    thread.start()
+    while not begun.is_set():
+        tracker = context.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        if sum(stage.numActiveTasks for stage in stages if stage) == 2:
+            begun.set()
+        time.sleep(0.05)
+    context.cancelJobGroup("cell")
+    thread.join(SOON)
+    error, group = caught
+    assert isinstance(error, sparkring.AbortedError)
+    assert "Spark has ended the job of the ranks" in str(error)
+    assert "\n" not in str(error)
+    assert group == "cell"
+    assert run(lambda comm: comm.size, num_proc=2, verbose=0) == [2, 2]
+
+
+def wait_long(comm):
+    for _ in range(1000):
+        time.sleep(0.1)
+        comm.barrier()

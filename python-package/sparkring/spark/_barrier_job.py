@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from sparkring._core import TimeoutError, UnsupportedError  # noqa: A004
+from sparkring._core import AbortedError, TimeoutError, UnsupportedError  # noqa: A004
 from sparkring.spark import _preflight as preflight
 from sparkring.spark import _results as results
 from sparkring.spark import _slot_check as slot_check
@@ -128,6 +128,10 @@ class BarrierJob:
                 f"the executors' Python has {what}: install this version there, or send an"
                 " environment that has it (spark.archives)"
             ) from error
+        cancelled = re.search(r"Job \d+ cancelled[^\n]*|\[OPERATION_CANCEL+ED\][^\n]*", text)
+        if cancelled is not None:
+            why = cancelled[0].strip().rstrip(".")[:LONGEST]
+            raise AbortedError(f"Spark has ended the job of the ranks: {why}") from None
         limit = preflight.explain(text) or results.explain(text)
         if limit is not None:
             raise limit from error

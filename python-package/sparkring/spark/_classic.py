@@ -18,21 +18,26 @@ from sparkring.spark._slot_check import Executor, is_local
 
 NEVER = 1 << 62  # milliseconds
 LINGER = 20_000  # milliseconds that Spark may take to end the rest of a failed stage
-PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+GROUP, WHAT = "spark.jobGroup.id", "spark.job.description"
+INTERRUPTS = "spark.job.interruptOnCancel"
 
 
 class ClassicJob(BarrierJob):
-    """Submits the stage as a job of the context, in a group of its own."""
+    """Submits the stage as a job of the context, with a tag of its own.
+
+    The job stays in the group of the caller, so that a notebook can cancel it. Before Spark 3.5,
+    which has no tags, it has a group of its own.
+    """
 
     spark: Classic
+    name = ""
 
     def collect(self, attempt: task_main.Attempt) -> list[RankResult]:
         """Run the ranks, and return their results."""
-        group = self.spark.context.getLocalProperty(PROPERTIES[0])
         if self.frame is not None:
             plan = barrier_stage.plan(self.frame, attempt, self.resources)
             rank_results, self.kept = run_cancellable(
-                lambda: barrier_stage.collect(plan, attempt), lambda: self.cancel(group)
+                lambda: barrier_stage.collect(plan, attempt), lambda: self.cancel(self.name)
             )
             return rank_results
         # PySpark would read Spark's own range(), and a task must not read its partition.
@@ -40,25 +45,35 @@ class ClassicJob(BarrierJob):
         if self.resources is not None:
             rdd = rdd.withResources(self.resources)
         ranks = rdd.barrier().mapPartitions(functools.partial(task_main.task, attempt))
-        return list(run_cancellable(ranks.collect, lambda: self.cancel(group)))
+        return list(run_cancellable(ranks.collect, lambda: self.cancel(self.name)))
 
     @contextlib.contextmanager
     def named(self, name: str, what: str) -> Iterator[None]:
-        """Run jobs in a group inside this block."""
-        context = self.spark.context
-        before = [context.getLocalProperty(key) for key in PROPERTIES]
-        context.setJobGroup(name, what, interruptOnCancel=True)
+        """Tag the jobs inside this block. Set only properties that the caller has not set."""
+        context, self.name = self.spark.context, name
+        wanted = {WHAT: what, INTERRUPTS: "true"}
+        if not has_tags(context):
+            wanted[GROUP] = name
+        before = {key: context.getLocalProperty(key) for key in wanted}
         try:
+            for key, value in wanted.items():
+                if before[key] is None or not has_tags(context):
+                    context.setLocalProperty(key, value)
+            if has_tags(context):
+                context.addJobTag(name)
             with without_bar(context, lambda: self.running(name)):
                 yield
         finally:
             with contextlib.suppress(Exception):
-                for key, value in zip(PROPERTIES, before):
+                for key, value in before.items():
                     context.setLocalProperty(key, value)
+                if has_tags(context):
+                    context.removeJobTag(name)
 
     def cancel(self, name: str) -> None:
-        """Cancel the jobs of a group."""
-        self.spark.context.cancelJobGroup(name)
+        """Cancel the jobs with a tag."""
+        context = self.spark.context
+        (context.cancelJobsWithTag if has_tags(context) else context.cancelJobGroup)(name)
 
     def host_of(self, executor: str) -> str:
         """Find the host of an executor, which may have ended."""
@@ -85,13 +100,23 @@ class ClassicJob(BarrierJob):
         return any(info.numActiveTasks for info in self.stages(name))
 
     def stages(self, name: str) -> Iterator[Any]:
-        """Yield Spark's data about the stages of a group."""
-        tracker = self.spark.context.statusTracker()
-        for job in tracker.getJobIdsForGroup(name):
+        """Yield Spark's data about the stages of the jobs with a tag."""
+        context = self.spark.context
+        tracker = context.statusTracker()
+        if has_tags(context):  # PySpark's tracker lacks this method
+            jobs = list(context._jsc.sc().statusTracker().getJobIdsForTag(name))
+        else:
+            jobs = tracker.getJobIdsForGroup(name)
+        for job in jobs:
             for stage in getattr(tracker.getJobInfo(job), "stageIds", ()):
                 info = tracker.getStageInfo(stage)
                 if info is not None:
                     yield info
+
+
+def has_tags(context: Any) -> bool:
+    """Return whether jobs of this Spark have tags."""
+    return hasattr(context, "addJobTag")
 
 
 @contextlib.contextmanager

@@ -100,7 +100,8 @@ def active() -> Any:
         if is_remote():
             from pyspark.sql.connect.session import SparkSession
 
-            return SparkSession.getActiveSession()
+            # a session is active in the thread that made it, and the default in the others
+            return SparkSession.getActiveSession() or SparkSession._get_default_session()
     with contextlib.suppress(ImportError):
         from pyspark import SparkContext
 
