@@ -318,7 +318,7 @@ def test_invalid_settings(vectors):
         torch_estimator(epochs=0)
     with pytest.raises(TypeError, match="from 0 to 4294967295"):
         torch_estimator(seed=-1)
-    with pytest.raises(TypeError, match="no function"):
+    with pytest.raises(TypeError, match="is not a function"):
         torch_estimator(model="networks.dense")
     with pytest.raises(TypeError, match="JSON"):
         torch_estimator(modelParams={"x": object()})
@@ -334,8 +334,9 @@ def test_invalid_settings(vectors):
         frame = vectors.selectExpr("*", "'a' text")
         with pytest.raises(sparkring.InvalidError, match=message):
             estimator.copy().setParams(**params).fit(frame)
-    with pytest.raises(TypeError, match="validation has no effect on trees"):
-        ml.fit_xgboost(vectors, {}, inputCols=["features"], validation=0.2)
+    for params, message in (({"epochs": 3}, "no Param 'epochs'"), ({"model": min}, "no effect on")):
+        with pytest.raises(TypeError, match=message):
+            ml.fit_xgboost(vectors, {}, inputCols=["features"], **params)
     with pytest.raises(sparkring.InvalidError, match="2 rows of 'x' for 3 rows"):
         feed.apply(lambda arrays: {"x": arrays["x"][1:]}, ["x"], [np.zeros(3)])
 
