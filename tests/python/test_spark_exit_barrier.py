@@ -225,6 +225,28 @@ def test_strangers(ranks, monkeypatch, said, count, places):
         stranger.close()
 
 
+def test_silent_strangers_leave_together(monkeypatch):
+    """Each rank is accepted after rounds of PATIENCE, not after one PATIENCE for each stranger."""
+    monkeypatch.setattr(exit_barrier, "PENDING", 32)
+    monkeypatch.setattr(exit_barrier, "PATIENCE", 0.2)
+    begin, drops = time.monotonic(), []
+    with socket.create_server(("localhost", 0), backlog=200) as listener:
+        acceptor = exit_barrier.Acceptor(listener, KEY, 2)
+        monkeypatch.setattr(
+            acceptor, "release", lambda p, f=acceptor.release: drops.append(p) or f(p)
+        )
+        strangers = [socket.create_connection(listener.getsockname()) for _ in range(120)]
+        address, barrier = listener.getsockname(), exit_barrier.SocketBarrier(Ring(1, 2, {}), KEY)
+        with ThreadPoolExecutor(1) as thread:
+            rank = thread.submit(barrier.connect_until, address, begin + 60)
+            peers = acceptor.accept_all(begin + 60)
+            assert [peer.rank for peer in (*peers, *rank.result())] == [1, 0]
+    assert len(drops) > 32
+    assert time.monotonic() - begin < 120 * exit_barrier.PATIENCE / 2
+    for each in (*strangers, *(peer.socket for peer in (*peers, *rank.result()))):
+        each.close()
+
+
 def test_who_has_the_key_and_is_no_rank(ranks):
     """One claims to be another root, and one to be a rank that there is not."""
     thread, claims = ThreadPoolExecutor(2), []

@@ -17,7 +17,8 @@ executors with it. Only ranks without a ring, or without a connection to rank 0,
 Both ends of a connection prove that they have the attempt's key (as in `log_forwarder`). After the
 proofs each end sends one message: a rank reports its end, and rank 0 reports the end of all ranks.
 Rank 0 reads all pending connections side by side, so that a stranger blocks no rank. When there are
-too many pending connections, rank 0 closes the oldest.
+too many pending connections, rank 0 closes those without a proof after `PATIENCE` seconds. A rank
+whose connection was closed connects again.
 """
 
 from __future__ import annotations
@@ -148,7 +149,7 @@ class Acceptor:
         return self.peers
 
     def step(self, left: float) -> None:
-        """Read from all pending connections; then drop the oldest, or accept a new one."""
+        """Read from all pending connections; then drop the silent ones, or accept a new one."""
         full = len(self.pending) >= PENDING
         watched = self.listener in self.selector.get_map()
         if full and watched:
@@ -158,11 +159,16 @@ class Acceptor:
         ready = [key.data for key, _ in self.selector.select(min(left, PATIENCE if full else left))]
         for pending in filter(None, ready):
             self.read(pending)
-        oldest = next(iter(self.pending), None)
-        if full and oldest and oldest.accepted_at + PATIENCE <= time.monotonic():
-            self.release(oldest).close()
+        if full:
+            self.drop_silent()
         elif None in ready:
             self.accept()
+
+    def drop_silent(self) -> None:
+        """Drop all connections that have had their time, so that as many others get a place."""
+        late = time.monotonic() - PATIENCE
+        for pending in [pending for pending in self.pending if pending.accepted_at <= late]:
+            self.release(pending).close()
 
     def accept(self) -> None:
         """Accept a connection."""
@@ -234,8 +240,7 @@ class SocketBarrier:
             if listener is not None:
                 self.peers = Acceptor(listener, self.key, comm.size).accept_all(until)
             elif port:
-                with contextlib.suppress(OSError):
-                    self.peers = [self.connect((comm.hosts[0], port), until)]
+                self.peers = self.connect_until((comm.hosts[0], port), until)
             complete = len(self.peers) == (1 if self.rank else comm.size - 1)
             connected = bool(comm.allreduce(int(complete), "min"))
         finally:
@@ -261,6 +266,14 @@ class SocketBarrier:
                 rank, session = PASSED_ON.unpack(data)
                 self.peers.append(Peer(socket.socket(fileno=descriptors[0]), rank, session))
         self.connected = data == ALL
+
+    def connect_until(self, address: tuple[str, int], until: float) -> list[Peer]:
+        """Connect to rank 0, again where it has closed the connection; an empty list: in vain."""
+        while time.monotonic() < until:
+            with contextlib.suppress(OSError):
+                return [self.connect(address, until)]
+            time.sleep(PAUSE)
+        return []
 
     def connect(self, address: tuple[str, int], until: float) -> Peer:
         """Connect to rank 0."""
