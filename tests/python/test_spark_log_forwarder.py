@@ -182,3 +182,18 @@ def test_a_driver_that_hangs_up_at_first(log_server):
     log_server.close()
     assert turned_away
     assert log_server.shown == [(0, "one"), (0, "last words of 0")]
+
+
+def test_ended_log_forwarders_are_reaped():
+    """A worker of Spark lives on after its ranks, and must not keep zombies."""
+    code = (
+        "import os\n"
+        "from sparkring.spark import _stdio_redirect as redirect\n"
+        "for rank in range(3):\n"
+        "    with redirect.StdioRedirect(rank, 0, None, None): pass\n"
+        "while redirect.running: redirect.reap(10)\n"
+        "try: print(os.waitpid(-1, os.WNOHANG))\n"
+        "except ChildProcessError: print('none is left')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=60)
+    assert done.stdout == b"none is left\n"

@@ -27,6 +27,19 @@ if TYPE_CHECKING:
     from sparkring.spark._log_server import Address
 
 WAIT = 10.0  # seconds for the last lines; a log forwarder that has just started still imports
+REAP = 0.1  # seconds for a log forwarder to end, which mostly has no more to copy
+
+running: list[subprocess.Popen[bytes]] = []  # log forwarders of this process, not yet reaped
+
+
+def reap(seconds: float = 0) -> None:
+    """Reap the log forwarders that have ended, and wait a short time for the last one.
+
+    Spark uses a worker again, in which each log forwarder would stay as a zombie.
+    """
+    with contextlib.suppress(IndexError, subprocess.TimeoutExpired):
+        running[-1].wait(seconds)
+    running[:] = [process for process in running if process.poll() is None]
 
 
 class StdioRedirect:
@@ -103,6 +116,7 @@ class StdioRedirect:
             str(control),
             "2",
         ]
+        reap()
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -111,7 +125,7 @@ class StdioRedirect:
             pass_fds=(reader, control),
             close_fds=True,
         )
-        process.returncode = 0  # no warning about the running process
+        running.append(process)  # no warning about the running process
 
     def report(self, step: float, total: float | None, metrics: dict[str, Any]) -> None:
         """Send a report of progress, if the log forwarder can receive it now."""
@@ -145,6 +159,7 @@ class StdioRedirect:
             text = control.recv(1 << 18).decode(errors="replace")
             self.lines = tuple(text.splitlines())
         self.control = None
+        reap(REAP)
         return self.lines
 
 
