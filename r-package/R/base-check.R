@@ -63,6 +63,16 @@ check_no_dots <- function(..., where = "with a communicator") {
   check_stop("there is no argument ", name, " ", where)
 }
 
+# As check_no_dots(), for a method that passes the arguments `known` on.
+check_method_dots <- function(..., known = character()) {
+  names <- or_default(names(list(...)), rep("", ...length()))
+  odd <- which(!nzchar(names) | is.na(pmatch(names, known, duplicates.ok = TRUE)))
+  if (length(odd) == 0L) return(invisible())
+  name <- names[[odd[[1L]]]]
+  name <- if (nzchar(name)) paste0("`", name, "`") else "after the last"
+  check_stop("there is no argument ", name, " for a distributed model")
+}
+
 check_string <- function(x, name) {
   if (is.null(x) || is_string(x)) return(x)
   check_stop("`", name, "` must be one string, not ", describe(x))

@@ -52,12 +52,14 @@ nobs.ring_coxph <- function(object, ...) object$nevent
 
 #' @export
 logLik.ring_coxph <- function(object, ...) {
+  check_method_dots(...)
   freedom <- sum(!is.na(object$coefficients))
   structure(object$loglik[[2L]], df = freedom, nobs = object$nevent, class = "logLik")
 }
 
 #' @export
 vcov.ring_coxph <- function(object, complete = TRUE, ...) {
+  check_method_dots(...)
   names <- names(object$coefficients)
   known <- !is.na(object$coefficients)
   found <- object$var
@@ -70,6 +72,7 @@ vcov.ring_coxph <- function(object, complete = TRUE, ...) {
 
 #' @export
 extractAIC.ring_coxph <- function(fit, scale, k = 2, ...) {
+  check_method_dots(...)
   likelihood <- logLik.ring_coxph(fit)
   freedom <- attr(likelihood, "df")
   c(freedom, k * freedom - 2 * as.numeric(likelihood))
@@ -118,15 +121,41 @@ coxph_predictors <- function(object, newdata) {
   list(x = sweep(x, 2L, object$means), offset = if (is.null(offset)) 0 else offset)
 }
 
+# The covariates around the means of their strata, or of all rows, or as they are.
+coxph_refer <- function(object, newdata, x, reference) {
+  if (reference == "zero") return(sweep(x, 2L, object$means, `+`))
+  if (reference == "sample" || is.null(object$strata)) return(x)
+  of <- coxph_strata(object, newdata)
+  if (is.null(of)) {
+    stop("`newdata` has not the variables of the strata: pass them, or reference = \"sample\"",
+         call. = FALSE)
+  }
+  x - object$stratum_means[of, , drop = FALSE]
+}
+
+# The means of the covariates of each stratum around those of all rows: a matrix.
+coxph_stratum_means <- function(comm, own, means) {
+  strata <- seq_along(own$levels)
+  sums <- matrix(0, length(strata), 1L + length(means))
+  found <- rowsum(cbind(1, sweep(own$x, 2L, means)) * own$weights, own$stratum)
+  sums[as.integer(rownames(found)), ] <- found
+  sums <- matrix(ring_allreduce(comm, sums), length(strata))
+  sums[, -1L, drop = FALSE] / sums[, 1L]
+}
+
 #' @export
 predict.ring_coxph <- function(object, newdata, type = c("lp", "risk"),
                                se.fit = FALSE, # nolint: object_name_linter. As in predict.coxph().
-                               ...) {
+                               reference = c("strata", "sample", "zero"), ...) {
+  check_method_dots(...)
   type <- match.arg(type)
+  reference <- match.arg(reference)
   if (!missing(newdata) && is_table(newdata)) {
-    return(table_predict(object, newdata, type = type, se.fit = se.fit))
+    return(table_predict(object, newdata, type = type, se.fit = se.fit,
+                         reference = reference))
   }
   rows <- coxph_predictors(object, newdata)
+  rows$x <- coxph_refer(object, newdata, rows$x, reference)
   known <- !is.na(object$coefficients)
   x <- rows$x[, known, drop = FALSE]
   fit <- drop(x %*% object$coefficients[known]) + rows$offset
@@ -139,6 +168,7 @@ predict.ring_coxph <- function(object, newdata, type = c("lp", "risk"),
 # nolint start: object_name_linter. The arguments are those of survfit().
 #' @exportS3Method survival::survfit
 survfit.ring_coxph <- function(formula, newdata, se.fit = TRUE, conf.int = 0.95, ...) {
+  check_method_dots(...)
   object <- formula
   if (is.null(object$baseline)) {
     stop("the model has no baseline hazard: fit it with `baseline = TRUE`", call. = FALSE)

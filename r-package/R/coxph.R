@@ -43,10 +43,10 @@
 #'   rows. It has the methods of `coxph()` that need no rows: `print()`, `summary()`, `coef()`,
 #'   `vcov()`, `confint()`, `logLik()`, `AIC()`, `anova()` of several models; `predict()` of new
 #'   rows, of type `"lp"` or `"risk"`; `survfit()`, also with `newdata`; `update()`; and `tidy()`,
-#'   `glance()` and `augment()` of package broom. Predictions are relative to the means of all rows,
-#'   as with `reference = "sample"`. With `strata()`, `survfit(fit, newdata)` returns the curve of
-#'   its stratum for each row of `newdata`, or the curves of all strata if `newdata` lacks the
-#'   variables of the strata.
+#'   `glance()` and `augment()` of package broom. Predictions are relative to the means of the
+#'   strata, or as `reference` says, as in `coxph()`. With `strata()`, `survfit(fit, newdata)`
+#'   returns the curve of its stratum for each row of `newdata`, or the curves of all strata if
+#'   `newdata` lacks the variables of the strata.
 #' @inheritSection ring_glm Levels
 #' @inheritSection ring_glm Terms
 #' @inheritSection ring_glm Spark tables
@@ -92,6 +92,7 @@ ring_coxph <- function(comm, formula, data, weights, subset,
   records <- records_make(comm, own)
   fit <- coxph_fit(comm, records, colnames(own$x), init, ties == "efron", control)
   if (robust) fit <- coxph_robust(comm, records, fit)
+  if (length(own$levels) > 0L) fit$stratum_means <- coxph_stratum_means(comm, own, records$means)
   if (baseline) fit$baseline <- coxph_baseline(comm, records, fit, own$levels)
   fit <- c(coxph_tests(fit), list(method = ties, strata = own$levels))
   fit <- model_make(c("ring_coxph", "coxph"), rows, call, env, fit)

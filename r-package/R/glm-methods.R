@@ -21,6 +21,7 @@ print.ring_glm <- function(x, digits = max(3L, getOption("digits") - 3L), ...) {
 # are the quantiles that some versions of R print.
 #' @export
 summary.ring_glm <- function(object, dispersion = NULL, ...) {
+  check_method_dots(...)
   known <- !is.na(object$coefficients)
   estimated <- is.null(dispersion) && !glm_known(object$family)
   if (is.null(dispersion)) dispersion <- object$dispersion
@@ -50,6 +51,7 @@ glm_known <- function(family) family$family %in% c("poisson", "binomial")
 
 #' @export
 vcov.ring_glm <- function(object, complete = TRUE, ...) {
+  check_method_dots(...)
   known <- object$dispersion * object$covariance
   if (complete) model_complete(known, names(object$coefficients)) else known
 }
@@ -65,6 +67,7 @@ family.ring_glm <- function(object, ...) object$family
 
 #' @export
 logLik.ring_glm <- function(object, ...) {
+  check_method_dots(...)
   parameters <- object$rank + object$family$family %in% c("gaussian", "Gamma", "inverse.gaussian")
   structure(parameters - object$aic / 2, nobs = object$nobs, df = parameters, class = "logLik")
 }
@@ -114,6 +117,7 @@ predict.ring_glm <- function(object, newdata, type = c("link", "response", "term
                              se.fit = FALSE, # nolint: object_name_linter. As in predict.glm().
                              ...) {
   type <- match.arg(type)
+  check_method_dots(..., known = if (type == "terms") names(formals(stats::predict.lm))[-(1:3)])
   if (!missing(newdata) && is_table(newdata)) {
     return(table_predict(object, newdata, type = type, se.fit = se.fit))
   }

@@ -67,6 +67,7 @@ glm_anova <- function(table, test, dispersion, freedom, count, title) {
 #' @export
 drop1.ring_glm <- function(object, scope, scale = 0, test = c("none", "Rao", "LRT", "Chisq", "F"),
                            k = 2, ...) {
+  check_method_dots(..., known = "trace")
   test <- glm_test(test)
   scope <- model_drop_scope(object, if (!missing(scope)) scope)
   glm_terms_table(object, scope, scale, test, k, -1, "drop1()")
@@ -75,6 +76,7 @@ drop1.ring_glm <- function(object, scope, scale = 0, test = c("none", "Rao", "LR
 #' @export
 add1.ring_glm <- function(object, scope, scale = 0, test = c("none", "Rao", "LRT", "Chisq", "F"),
                           k = 2, ...) {
+  check_method_dots(..., known = "trace")
   test <- glm_test(test)
   glm_terms_table(object, model_add_scope(object, scope), scale, test, k, 1, "add1()")
 }
@@ -94,6 +96,7 @@ glm_terms_table <- function(object, scope, scale, test, k, sign, what) {
 
 #' @export
 extractAIC.ring_glm <- function(fit, scale = 0, k = 2, ...) {
+  check_method_dots(...)
   freedom <- fit$nobs - fit$df.residual
   c(freedom, fit$aic + (k - 2) * freedom)
 }
@@ -112,6 +115,7 @@ glm_here <- function(object, what) {
 
 #' @export
 fitted.ring_glm <- function(object, ...) {
+  check_method_dots(...)
   rows <- glm_here(object, "fitted()")
   stats::setNames(rows$state$mu, rownames(rows$x))
 }
@@ -119,6 +123,7 @@ fitted.ring_glm <- function(object, ...) {
 #' @export
 residuals.ring_glm <- function(object, type = c("deviance", "pearson", "working", "response"),
                                ...) {
+  check_method_dots(...)
   type <- match.arg(type)
   rows <- glm_here(object, "residuals()")
   if (rows$count == 0L) return(double())
@@ -136,6 +141,7 @@ residuals.ring_glm <- function(object, type = c("deviance", "pearson", "working"
 #' @importFrom stats weights profile
 #' @export
 weights.ring_glm <- function(object, type = c("prior", "working"), ...) {
+  check_method_dots(...)
   rows <- glm_here(object, "weights()")
   found <- if (match.arg(type) == "prior") rows$weights else
     if (rows$count > 0L) glm_weights(rows, rows$before, object$family) else double()
@@ -148,6 +154,7 @@ weights.ring_glm <- function(object, type = c("prior", "working"), ...) {
 #' @export
 profile.ring_glm <- function(fitted, which = seq_along(fitted$coefficients), alpha = 0.01,
                              maxsteps = 10, del = limit / 5, ...) {
+  check_method_dots(...)
   rows <- glm_session(fitted, "profile()")
   names <- names(fitted$coefficients)
   if (is.character(which)) which <- match(which, names)
@@ -218,6 +225,7 @@ glm_profile <- function(i, object, rows, limit, del, maxsteps) {
 #' ring_close(comm)
 #' @export
 confint.ring_glm <- function(object, parm, level = 0.95, method = c("profile", "wald"), ...) {
+  check_method_dots(...)
   method <- if (missing(method)) glm_method(object) else match.arg(method)
   if (method == "wald") return(stats::confint.default(object, parm, level))
   names <- names(object$coefficients)

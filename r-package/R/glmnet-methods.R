@@ -34,6 +34,7 @@ glmnet_coefficients <- function(object, s) {
 
 #' @export
 coef.ring_glmnet <- function(object, s = NULL, ...) {
+  check_method_dots(...)
   all <- glmnet_coefficients(object, s)
   classes <- dim(all)[[2L]]
   labels <- list(rownames(all), paste0("s", seq_len(dim(all)[[3L]]) - 1L))

@@ -268,6 +268,7 @@ print.ring_kmeans <- function(x, digits = max(3L, getOption("digits") - 3L), ...
 
 #' @export
 predict.ring_kmeans <- function(object, newdata, ...) {
+  check_method_dots(...)
   if (is_table(newdata)) return(table_predict(object, newdata))
   x <- columns_matrix(columns_named(newdata, colnames(object$centers), "newdata"), finite = FALSE)
   if (ncol(x) != ncol(object$centers)) {

@@ -44,6 +44,7 @@ print.ring_lm <- function(x, digits = max(3L, getOption("digits") - 3L), ...) {
 # the quantiles that are printed.
 #' @export
 summary.ring_lm <- function(object, ...) {
+  check_method_dots(...)
   known <- !is.na(object$coefficients)
   variance <- object$deviance / object$df.residual
   table <- model_tests(object$coefficients[known],
@@ -109,13 +110,17 @@ model_tests <- function(estimate, error, freedom = NULL) {
 
 #' @export
 vcov.ring_lm <- function(object, complete = TRUE, ...) {
+  check_method_dots(...)
   known <- object$covariance * object$deviance / object$df.residual
   if (complete) model_complete(known, names(object$coefficients)) else known
 }
 
 #' @importFrom stats confint anova drop1 add1 extractAIC deviance update
 #' @export
-confint.ring_lm <- function(object, parm, level = 0.95, ...) stats::confint.lm(object, parm, level)
+confint.ring_lm <- function(object, parm, level = 0.95, ...) {
+  check_method_dots(...)
+  stats::confint.lm(object, parm, level)
+}
 
 #' @export
 anova.ring_lm <- function(object, ...) {
@@ -133,7 +138,10 @@ lm_no_ridge <- function(object, what) {
 }
 
 #' @export
-deviance.ring_lm <- function(object, ...) object$deviance
+deviance.ring_lm <- function(object, ...) {
+  check_method_dots(...)
+  object$deviance
+}
 
 #' @export
 nobs.ring_lm <- function(object, ...) object$nobs
@@ -143,6 +151,7 @@ formula.ring_lm <- function(x, ...) x$formula
 
 #' @export
 logLik.ring_lm <- function(object, ...) {
+  check_method_dots(...)
   count <- object$nobs
   value <- (object$log_weights - count * (log(2 * pi) + 1 - log(count) + log(object$deviance))) / 2
   structure(value, nall = count, nobs = count, df = object$rank + 1L, class = "logLik")
@@ -150,6 +159,7 @@ logLik.ring_lm <- function(object, ...) {
 
 #' @export
 extractAIC.ring_lm <- function(fit, scale = 0, k = 2, ...) {
+  check_method_dots(...)
   lm_aic(fit$deviance, fit$nobs, fit$nobs - fit$df.residual, scale, k)
 }
 
@@ -161,6 +171,7 @@ lm_aic <- function(squares, count, freedom, scale, k) {
 # Each smaller model is fitted to R of the data.
 #' @export
 drop1.ring_lm <- function(object, scope, scale = 0, test = c("none", "Chisq", "F"), k = 2, ...) {
+  check_method_dots(..., known = "trace")
   test <- match.arg(test)
   lm_no_ridge(object, "drop1()")
   labels <- attr(object$terms, "term.labels")
@@ -177,6 +188,7 @@ drop1.ring_lm <- function(object, scope, scale = 0, test = c("none", "Chisq", "F
 
 #' @export
 add1.ring_lm <- function(object, scope, scale = 0, test = c("none", "Chisq", "F"), k = 2, ...) {
+  check_method_dots(..., known = "trace")
   test <- match.arg(test)
   lm_no_ridge(object, "add1()")
   scope <- model_add_scope(object, scope)
@@ -187,6 +199,7 @@ add1.ring_lm <- function(object, scope, scale = 0, test = c("none", "Chisq", "F"
 
 #' @export
 fitted.ring_lm <- function(object, ...) {
+  check_method_dots(...)
   rows <- session_rows(object, "fitted()")
   known <- !is.na(object$coefficients)
   fitted <- drop(rows$x[, known, drop = FALSE] %*% object$coefficients[known])
@@ -195,6 +208,7 @@ fitted.ring_lm <- function(object, ...) {
 
 #' @export
 residuals.ring_lm <- function(object, ...) {
+  check_method_dots(...)
   rows <- session_rows(object, "residuals()")
   rows$y - fitted.ring_lm(object)
 }
@@ -217,6 +231,7 @@ residuals.ring_lm <- function(object, ...) {
 #' predict(fit, data.frame(speed = c(10, 20)), interval = "confidence")
 #' @export
 predict.ring_lm <- function(object, newdata, ...) {
+  check_method_dots(..., known = names(formals(stats::predict.lm))[-(1:2)])
   if (!missing(newdata) && is_table(newdata)) return(table_predict(object, newdata, ...))
   rows_check_new(object, newdata, object$offset)
   newdata <- integer64_rows(newdata)

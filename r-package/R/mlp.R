@@ -204,6 +204,7 @@ print.ring_mlp <- function(x, ...) {
 
 #' @export
 predict.ring_mlp <- function(object, newdata, type = c("class", "prob"), ...) {
+  check_method_dots(...)
   type <- match.arg(type)
   if (!missing(newdata) && is_table(newdata)) return(table_predict(object, newdata, type = type))
   x <- rows_predict(object, newdata)$x
@@ -226,6 +227,7 @@ predict.ring_mlp <- function(object, newdata, type = c("class", "prob"), ...) {
 
 #' @export
 summary.ring_mlp <- function(object, ...) {
+  check_method_dots(...)
   units <- object$layers[-1L]
   inputs <- object$layers[-length(object$layers)]
   last <- if (is.null(object$levels)) "linear" else "softmax"

@@ -52,7 +52,8 @@ parsnip_register <- function() {
   parsnip_engine("poisson_reg", "regression", "ring_glm", defaults = poisson,
                  predictions = list(numeric = parsnip_numeric(type = "response")))
   parsnip_engine("proportional_hazards", "censored regression", "ring_coxph",
-                 list(linear_pred = parsnip_predict(parsnip_later, type = "lp")))
+                 list(linear_pred = parsnip_predict(parsnip_later, type = "lp",
+                                                    reference = "sample")))
   parsnip_engine("mlp", "regression", "ring_mlp", list(numeric = parsnip_numeric()))
   parsnip_engine("mlp", "classification", "ring_mlp", list(
     class = parsnip_predict(type = "class"),

@@ -29,6 +29,7 @@ NULL
 #' @rdname ring_vcov_hc
 #' @exportS3Method sandwich::vcovHC
 vcovHC.ring_glm <- function(x, type = c("HC3", "const", "HC", "HC0", "HC1", "HC2", "HC4"), ...) {
+  check_method_dots(...)
   type <- match.arg(type)
   rows <- glm_here(x, "vcovHC()")
   weights <- if (rows$count > 0L) glm_weights(rows, rows$before, x$family) else double()
@@ -40,6 +41,7 @@ vcovHC.ring_glm <- function(x, type = c("HC3", "const", "HC", "HC0", "HC1", "HC2
 #' @rdname ring_vcov_hc
 #' @exportS3Method sandwich::vcovHC
 vcovHC.ring_lm <- function(x, type = c("HC3", "const", "HC", "HC0", "HC1", "HC2", "HC4"), ...) {
+  check_method_dots(...)
   type <- match.arg(type)
   lm_no_ridge(x, "vcovHC()")
   session <- session_rows(x, "vcovHC()")

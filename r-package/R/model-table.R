@@ -126,8 +126,12 @@ table_needed <- function(object, context, columns) {
     terms <- stats::delete.response(object$terms)
     if (inherits(object, "ring_coxph")) terms <- rows_covariates(terms)
     formulas <- Filter(function(value) inherits(value, "formula"), given)
-    exprs <- c(as.list(attr(terms, "variables"))[-1L], object$offset, context$response, formulas)
-    free <- as.character(unlist(lapply(exprs, all.vars)))
+    evaluated <- or_default(attr(terms, "predvars"), attr(terms, "variables"))
+    strata <- if (identical(given$reference, "strata")) {
+      as.list(attr(object$terms, "variables"))[1L + attr(object$terms, "specials")$strata]
+    }
+    exprs <- c(as.list(evaluated)[-1L], strata, object$offset, context$response, formulas)
+    free <- as.character(unlist(lapply(exprs, scope_vars)))
     outside <- setdiff(free, columns)
     names <- outside[!vapply(outside, scope_has, NA, environment(terms))]
   }

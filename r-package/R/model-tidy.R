@@ -68,6 +68,7 @@ tidy.ring_lm <- function(x, conf.int = FALSE, conf.level = 0.95, ...) {
 #' @rdname ring_tidy
 #' @exportS3Method generics::glance
 glance.ring_lm <- function(x, ...) {
+  check_method_dots(...)
   summary <- summary(x)
   test <- if (is.null(summary$fstatistic)) rep(NA_real_, 3L) else unname(summary$fstatistic)
   likelihood <- stats::logLik(x)
@@ -115,6 +116,7 @@ tidy.ring_glm <- function(x, exponentiate = FALSE, conf.int = FALSE, conf.level 
 #' @rdname ring_tidy
 #' @exportS3Method generics::glance
 glance.ring_glm <- function(x, ...) {
+  check_method_dots(...)
   likelihood <- stats::logLik(x)
   tidy_frame(data.frame(
     null.deviance = x$null.deviance, df.null = x$df.null, logLik = as.numeric(likelihood),
@@ -133,6 +135,7 @@ augment.ring_glm <- function(x, newdata, ...) {
 #' @rdname ring_tidy
 #' @exportS3Method generics::tidy
 tidy.ring_coxph <- function(x, exponentiate = FALSE, conf.int = FALSE, conf.level = 0.95, ...) {
+  check_method_dots(...)
   table <- stats::coef(summary(x))
   robust <- if (ncol(table) == 6L) table[, "robust se"]
   table <- table[, c("coef", "se(coef)", "z", "Pr(>|z|)"), drop = FALSE]
@@ -145,6 +148,7 @@ tidy.ring_coxph <- function(x, exponentiate = FALSE, conf.int = FALSE, conf.leve
 #' @rdname ring_tidy
 #' @exportS3Method generics::glance
 glance.ring_coxph <- function(x, ...) {
+  check_method_dots(...)
   summary <- summary(x)
   likelihood <- stats::logLik(x)
   tidy_frame(data.frame(
@@ -167,6 +171,7 @@ augment.ring_coxph <- function(x, newdata, ...) {
 #' @rdname ring_tidy
 #' @exportS3Method generics::tidy
 tidy.ring_glmnet <- function(x, ...) {
+  check_method_dots(...)
   all <- glmnet_coefficients(x, NULL)
   frame <- expand.grid(term = rownames(all), class = seq_len(ncol(all)), step = seq_along(x$lambda),
                        stringsAsFactors = FALSE)
@@ -192,6 +197,7 @@ augment.ring_glmnet <- function(x, newdata, ...) {
 #' @rdname ring_tidy
 #' @exportS3Method generics::tidy
 tidy.ring_mlp <- function(x, ...) {
+  check_method_dots(...)
   parts <- lapply(seq_along(x$weights), function(layer) {
     weights <- x$weights[[layer]]
     inputs <- seq_len(nrow(weights) - 1L)
@@ -205,6 +211,7 @@ tidy.ring_mlp <- function(x, ...) {
 #' @rdname ring_tidy
 #' @exportS3Method generics::glance
 glance.ring_mlp <- function(x, ...) {
+  check_method_dots(...)
   tidy_frame(data.frame(loss = x$loss, evaluations = x$evaluations, converged = x$converged,
                         parameters = sum(lengths(x$weights)), nobs = x$nobs))
 }
@@ -222,6 +229,7 @@ augment.ring_mlp <- function(x, newdata, ...) {
 #' @rdname ring_tidy
 #' @exportS3Method generics::glance
 glance.ring_glmnet <- function(x, ...) {
+  check_method_dots(...)
   found <- data.frame(nulldev = x$nulldev, npasses = length(x$lambda), nobs = x$nobs)
   if (!is.null(x$lambda.min)) found[c("lambda.min", "lambda.1se")] <- c(x$lambda.min, x$lambda.1se)
   tidy_frame(found)
@@ -231,6 +239,7 @@ glance.ring_glmnet <- function(x, ...) {
 #' @param matrix What to return of principal components, a string: `"eigenvalues"` or `"rotation"`.
 #' @exportS3Method generics::tidy
 tidy.ring_prcomp <- function(x, matrix = c("eigenvalues", "rotation"), ...) {
+  check_method_dots(...)
   components <- seq_along(x$sdev)
   if (match.arg(matrix) == "eigenvalues") {
     share <- x$sdev^2 / x$total
@@ -248,6 +257,7 @@ tidy.ring_prcomp <- function(x, matrix = c("eigenvalues", "rotation"), ...) {
 #' @exportS3Method generics::augment
 augment.ring_prcomp <- function(x, newdata, ...) {
   if (is_table(newdata)) return(table_augment(x, newdata, ...))
+  check_method_dots(...)
   scores <- as.data.frame(predict(x, newdata))
   names(scores) <- paste0(".fitted", names(scores))
   tidy_frame(cbind(as.data.frame(newdata), scores))
@@ -270,6 +280,7 @@ tidy.ring_bootstrap <- function(x, conf.int = FALSE, conf.level = 0.95, ...) {
 #' @rdname ring_tidy
 #' @exportS3Method generics::tidy
 tidy.ring_kmeans <- function(x, ...) {
+  check_method_dots(...)
   centers <- as.data.frame(x$centers)
   tidy_frame(cbind(centers, size = x$size, withinss = x$withinss,
                    cluster = factor(seq_along(x$size))))
@@ -278,6 +289,7 @@ tidy.ring_kmeans <- function(x, ...) {
 #' @rdname ring_tidy
 #' @exportS3Method generics::glance
 glance.ring_kmeans <- function(x, ...) {
+  check_method_dots(...)
   tidy_frame(as.data.frame(x[c("totss", "tot.withinss", "betweenss", "iter")]))
 }
 
@@ -285,6 +297,7 @@ glance.ring_kmeans <- function(x, ...) {
 #' @exportS3Method generics::augment
 augment.ring_kmeans <- function(x, newdata, ...) {
   if (is_table(newdata)) return(table_augment(x, newdata, ...))
+  check_method_dots(...)
   cluster <- factor(predict(x, newdata), seq_along(x$size))
   tidy_frame(cbind(as.data.frame(newdata), .cluster = cluster))
 }

@@ -216,12 +216,14 @@ ring_prcomp <- function(comm, x, retx = FALSE, center = TRUE, scale. = FALSE, ra
 
 #' @export
 predict.ring_prcomp <- function(object, newdata, ...) {
+  check_method_dots(...)
   if (!missing(newdata) && is_table(newdata)) return(table_predict(object, newdata))
   NextMethod()
 }
 
 #' @export
 summary.ring_prcomp <- function(object, ...) {
+  check_method_dots(...)
   found <- NextMethod()
   share <- object$sdev^2 / object$total
   found$importance[2L, ] <- round(share, 5L)

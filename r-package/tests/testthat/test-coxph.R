@@ -110,10 +110,10 @@ test_that("a hazard model has the methods of coxph()", {
   formula <- Surv(time, status) ~ poly(age, 2) + strata(group) + offset(sex / 4)
   stratified <- ring_coxph(comm, formula, lung)
   environment(formula) <- asNamespace("survival")
-  expected <- survival::coxph(formula, lung)
+  expected <- survival::coxph(formula, lung, model = TRUE)
   expect_equal(coef(stratified), coef(expected), tolerance = 1e-8)
   apart <- diff(predict(stratified, lung))
-  expect_equal(apart, diff(predict(expected, lung, reference = "sample")), tolerance = 1e-8,
+  expect_equal(apart, diff(predict(expected, lung)), tolerance = 1e-8,
                ignore_attr = TRUE)
   # New rows with the variables of the strata get the curve of their stratum, others all curves.
   formula <- Surv(time, status) ~ age + strata(sex) + strata(sick)
@@ -160,10 +160,18 @@ test_that("terms and likelihoods that coxph() treats in its own way are those of
   fit <- ring_coxph(comm, Surv(time, status) ~ factor(sex) - 1 + survival::strata(group), lung)
   formula <- Surv(time, status) ~ factor(sex) - 1 + strata(group)
   environment(formula) <- asNamespace("survival")
-  truth <- survival::coxph(formula, lung)
+  truth <- survival::coxph(formula, lung, model = TRUE)
   expect_equal(coef(fit), coef(truth), tolerance = 1e-8)
-  expect_equal(predict(fit, lung), predict(truth, lung, reference = "sample"), tolerance = 1e-8,
-               ignore_attr = TRUE)
+  for (reference in c("strata", "sample", "zero")) {
+    expect_equal(predict(fit, lung, reference = reference),
+                 predict(truth, lung, reference = reference), tolerance = 1e-8, ignore_attr = TRUE)
+  }
+  expect_error(predict(fit, lung, refrence = "zero"), "there is no argument `refrence` for a dist")
+  expect_error(predict(fit, lung["sex"]), "`newdata` has not the variables of the strata: pass")
+  expect_equal(survival::basehaz(fit)$hazard, survival::basehaz(truth)$hazard, tolerance = 1e-8)
+  for (f in list(survival::cox.zph, survival::concordance, survival::coxph.detail, model.matrix)) {
+    expect_error(f(fit), "this function of survival needs all rows of the fit")
+  }
   none <- ring_coxph(comm, Surv(time, status * 0) ~ age, lung)
   expect_identical(coef(none), c(age = NA_real_))
   expect_output(print(none), "number of events= 0")
