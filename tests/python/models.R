@@ -28,7 +28,8 @@ of_glm <- function(fit) {
 }
 
 of_coxph <- function(fit) {
-  list(coefficients = ifelse(is.na(coef(fit)), 0, coef(fit)), covariance = fit$var, loglik = fit$loglik,
+  list(coefficients = ifelse(is.na(coef(fit)), 0, coef(fit)), covariance = fit$var,
+       loglik = fit$loglik,
        tests = c(fit$score, fit$wald.test, fit$iter, fit$n, fit$nevent, fit$means),
        printed = printed(summary(fit)))
 }

@@ -197,12 +197,14 @@ expect_hazard <- function(fits, model, name) {
   fields <- c(if (!name %in% c("null", "flat")) "var", "score", "rscore", "n", "nevent")
   for (fit in fits) {
     for (field in intersect(fields, names(truth))) {
-      expect_equal(fit[[field]], truth[[field]], tolerance = 1e-8, info = paste(name, field))
+      testthat::expect_equal(fit[[field]], truth[[field]], tolerance = 1e-8,
+                             info = paste(name, field))
     }
-    expect_equal(fit$loglik[seq_along(truth$loglik)], truth$loglik, tolerance = 1e-8, info = name)
+    testthat::expect_equal(fit$loglik[seq_along(truth$loglik)], truth$loglik, tolerance = 1e-8,
+                           info = name)
     if (name == "null") next
-    expect_identical(is.na(coef(fit)), is.na(coef(truth)), info = name)
-    expect_lt(max(0, abs(coef(fit) / coef(truth) - 1), na.rm = TRUE), 1e-7)
+    testthat::expect_identical(is.na(coef(fit)), is.na(coef(truth)), info = name)
+    testthat::expect_lt(max(0, abs(coef(fit) / coef(truth) - 1), na.rm = TRUE), 1e-7)
   }
 }
 
