@@ -4,9 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/platform.h"
 #include "messages/transfer.h"
 #include "pmi/name_service.h"
 #include "pmi/pmi_failure.h"
+
+#define HUB_JUDGE_NS UINT64_C(700000000)
 
 static ring_status hub_receive(ring_hub *hub, ring_error *error) {
   ring_status status = ring_messages_take_start(hub->outbox.messages, RING_ANY_SOURCE,
@@ -89,11 +92,17 @@ static ring_status hub_check_libraries(const ring_hub *hub, ring_error *error) {
   return RING_OK;
 }
 
-/* The same as hub_check_ends, for programs of PMIx. */
+/* The same as hub_check_ends, for programs of PMIx. PMIx reports that a program calls PMIx_Init while the program
+ * goes on, so the report may come after its end: a silent program is judged a while later. */
 static ring_status hub_check_pmix_ends(const ring_hub *hub, ring_error *error) {
+  uint64_t now = hub->ended > 0 ? ring_platform_now() : 0;
   for (int rank = 0; hub->ended > 0 && rank < hub->size; rank++) {
     const ring_hub_rank *ended = &hub->ranks[rank];
-    int waiting = ended->ended ? ring_pmix_hub_waiting(&hub->pmix, rank, ended->silent) : -1;
+    if (ended->silent && hub->pmix.active[rank])
+      return ring_pmi_failure_set(error, hub->outbox.messages, RING_ABORTED, rank,
+                                  RING_PMI_FAILURE_LEFT);
+    bool judges = ended->ended && (!ended->silent || now >= ended->judged);
+    int waiting = judges ? ring_pmix_hub_waiting(&hub->pmix, rank, ended->silent) : -1;
     if (waiting >= 0)
       return ring_pmi_failure_set(error, hub->outbox.messages, RING_MISMATCH, rank,
                                   "its program ended, and the program of rank %d waits for it in "
@@ -136,6 +145,7 @@ static ring_status hub_take_name(ring_hub *hub, int rank, const char *text, size
 static ring_status hub_take_end(ring_hub *hub, int rank, bool silent, ring_error *error) {
   hub->ranks[rank].ended = true;
   hub->ranks[rank].silent = silent;
+  if (silent) hub->due = hub->ranks[rank].judged = ring_platform_now() + HUB_JUDGE_NS;
   if (++hub->ended < hub->size) return RING_OK;
   return hub_broadcast(hub, ring_pmi_payload_make(RING_PMI_CONTROL_END, 0), error);
 }
@@ -160,9 +170,17 @@ static ring_status hub_take(ring_hub *hub, int rank, const char *bytes, size_t l
   return status == RING_OK ? hub_check(hub, error) : status;
 }
 
+/* The last silent program is due last, so all are judged then. */
+static ring_status hub_check_due(ring_hub *hub, ring_error *error) {
+  if (hub->due == 0 || ring_platform_now() < hub->due) return RING_OK;
+  hub->due = 0;
+  return hub_check(hub, error);
+}
+
 ring_status ring_hub_turn(ring_hub *hub, bool *moved, ring_error *error) {
   ring_pmi_outbox_sweep(&hub->outbox);
-  if (hub->receive == NULL || !transfer_is_done(hub->receive)) return RING_OK;
+  if (hub->receive == NULL) return RING_OK;
+  if (!transfer_is_done(hub->receive)) return hub_check_due(hub, error);
   *moved = true;
   if (hub->receive->status != RING_OK)
     return ring_pmi_failure_of_transfer(error, hub->outbox.messages, hub->receive);

@@ -16,7 +16,8 @@
 typedef struct ring_hub_rank {
   ring_pmi_payload *pairs; /* of the fence that the rank waits in; NULL: it waits in none */
   bool ended;
-  bool silent; /* it has ended without a call of MPI_Init */
+  bool silent;     /* it has ended without a call of MPI_Init, as far as its rank knew */
+  uint64_t judged; /* when a silent program is held for one that never called MPI_Init */
 } ring_hub_rank;
 
 typedef struct ring_hub {
@@ -27,6 +28,7 @@ typedef struct ring_hub {
   ring_pmi_outbox outbox;
   ring_pmi_line line;
   ring_pmix_hub pmix;
+  uint64_t due; /* of the next look at silent programs; 0: there are none */
 } ring_hub;
 
 /* `nodes`: the host of each rank. RING_OK, or *error: no memory, or why the messages have failed. */

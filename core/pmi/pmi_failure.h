@@ -7,6 +7,10 @@
 
 #include "sparkring.h"
 
+/* Of a program that ended between MPI_Init and MPI_Finalize. */
+#define RING_PMI_FAILURE_LEFT                                                                      \
+  "the program closed its connection of PMI before it called MPI_Finalize"
+
 /* Fills *error: "rank 1 (host): ...". `fault`: the rank at fault. Returns the status. */
 ring_status ring_pmi_failure_set(ring_error *error, const ring_messages *messages,
                                  ring_status status, int fault, const char *format, ...)

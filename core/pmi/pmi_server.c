@@ -265,12 +265,12 @@ static bool pmi_server_serve_pmix(ring_pmi *pmi) {
  * it uses MPI fails at once. */
 static void pmi_server_check_program(ring_pmi *pmi, bool closing) {
   char text[96];
-  const char *why = "the program closed its connection of PMI before it called MPI_Finalize";
   if (pmi->grace == 0 && !(closing && pmi->protocol.state == RING_PMI_ACTIVE)) return;
   if (pmi->grace != 0 && !closing && ring_platform_now() < pmi->grace) return;
   snprintf(text, sizeof text, "the program called MPI_Abort with exit code %d",
            pmi->protocol.exit_code);
-  pmi_server_fail(pmi, RING_ABORTED, pmi->protocol.state == RING_PMI_ABORTED ? text : why);
+  pmi_server_fail(pmi, RING_ABORTED,
+                  pmi->protocol.state == RING_PMI_ABORTED ? text : RING_PMI_FAILURE_LEFT);
 }
 
 /* While the program runs, this rank may be in no wait that watches its parent. */

@@ -264,7 +264,7 @@ static void serve_without(int rank, int size, void *shared) {
   ring_pmi *pmi = serve(comm);
   CHECK_CONTAINS(ring_pmi_pmix_problem(pmi), w->problem);
   CHECK_CONTAINS(ring_pmi_pmix_problem(pmi), "rank 2 (127.0.0.2)");
-  CHECK(ring_pmi_environment(pmi)[5] == NULL);
+  CHECK(ring_pmi_environment(pmi)[6] == NULL);
   CHECK_INT(waitpid(-1, NULL, WNOHANG), -1); /* nor has another host a server */
   request_init(pmi);
   request(pmi, "cmd=barrier_in", "cmd=barrier_out");
