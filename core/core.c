@@ -18,6 +18,7 @@
 #include "api/request_queue.c"
 #include "api/reserved_port.c"
 #include "api/split.c"
+#include "api/world.c"
 #include "auth/handshake.c"
 #include "auth/keys.c"
 #include "auth/seal.c"

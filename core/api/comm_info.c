@@ -33,6 +33,10 @@ const char *ring_comm_host(const ring_comm *comm, int rank) {
   return rank < 0 || rank >= comm->peers.size ? NULL : ring_peers_host(&comm->peers, rank);
 }
 
+const char *ring_comm_name(const ring_comm *comm, int rank) {
+  return ring_peers_name(&comm->peers, rank);
+}
+
 uint64_t ring_comm_epoch(const ring_comm *comm) {
   return comm->peers.epoch;
 }

@@ -232,7 +232,9 @@ static ring_status comm_create(const ring_options *options, ring_comm **out, rin
       .log_arg = options->log_arg};
   comm->watch_parent = options->watch_parent == RING_ON;
   comm->wants_mpi = strcmp(options->backend, "mpi") == 0;
-  ring_status status = comm_read_algorithms(comm, options, error);
+  comm->world = ring_world_make();
+  ring_status status = comm->world != NULL ? comm_read_algorithms(comm, options, error)
+                                           : ring_error_no_memory(error, options->rank);
   if (status == RING_OK) status = comm_connect(comm, options, error);
   if (status == RING_OK) {
     *out = comm;
@@ -318,18 +320,32 @@ static void comm_stop_in_hook(ring_comm *comm, const ring_error *error) {
   if (!ring_queue_abort(comm, error)) atomic_store(&comm->ending, true);
 }
 
+/* Why this rank aborts: the rank at fault that it has learned of in another communicator of the world, or the
+ * reason of its user. */
+static void comm_abort_cause(const ring_comm *comm, const char *reason, ring_error *error) {
+  const ring_peers *peers = &comm->peers;
+  const ring_error *loss = ring_world_loss(comm->world);
+  int fault = loss != NULL ? ring_peers_find(peers, loss->rank) : -1;
+  bool given = reason != NULL && reason[0] != '\0';
+  if (fault >= 0 && fault != peers->rank)
+    ring_error_set(error, loss->status, fault, 0,
+                   "rank %d (%s) is at fault, and rank %d (%s) aborted the communicator: %s", fault,
+                   ring_peers_name(peers, fault), peers->rank, ring_peers_name(peers, peers->rank),
+                   loss->message);
+  else
+    ring_error_set(error, RING_ABORTED, peers->rank, 0, "rank %d (%s) aborted the communicator%s%s",
+                   peers->rank, ring_peers_name(peers, peers->rank), given ? ": " : "",
+                   given ? reason : "");
+}
+
 void ring_comm_abort(ring_comm *comm, const char *reason) {
   ring_error error;
   if (comm == NULL) return;
-  bool given = reason != NULL && reason[0] != '\0';
   if (comm->process != ring_platform_process() || comm->state != RING_COMM_OPEN) {
     ring_reserved_ports_fini(comm);
     return;
   }
-  ring_error_set(&error, RING_ABORTED, comm->peers.rank, 0,
-                 "rank %d (%s) aborted the communicator%s%s", comm->peers.rank,
-                 ring_peers_host(&comm->peers, comm->peers.rank), given ? ": " : "",
-                 given ? reason : "");
+  comm_abort_cause(comm, reason, &error);
   ring_comm_stop(comm, &error);
   if (ring_comm_is_mine(comm) || ring_queue_runs_here(comm)) {
     comm_stop_in_hook(comm, &error);
@@ -352,7 +368,7 @@ ring_status ring_comm_accuse(ring_comm *comm, int rank, const char *what) {
                    comm->peers.rank, what, advice);
   else
     ring_error_set(&error, RING_MISMATCH, rank, 0, "rank %d (%s) sent %s: %s", rank,
-                   ring_peers_host(&comm->peers, rank), what, advice);
+                   ring_peers_name(&comm->peers, rank), what, advice);
   comm_end(comm, &error);
   ring_comm_leave(comm);
   return RING_MISMATCH;
@@ -387,6 +403,7 @@ void ring_comm_free(ring_comm *comm) {
     free(comm->bundle);
   }
   ring_store_free(&comm->store);
+  ring_world_drop(comm->world);
   free(comm->timeline);
   free(comm);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The life of a communicator: opening, closing, aborting, freeing. The public functions are in
- * sparkring.h; split.c opens children by the two below.
+ * sparkring.h; split.c opens children by the first two below.
  */
 #ifndef RING_API_COMM_LIFECYCLE_H
 #define RING_API_COMM_LIFECYCLE_H
@@ -16,6 +16,9 @@ ring_comm *ring_comm_alloc(int rank, int size, double call_timeout);
  * ranks do before their first call belongs here. A failure breaks the communicator and is sent to the
  * other ranks. */
 ring_status ring_comm_gather_up(ring_comm *comm, ring_wait *wait, ring_error *error);
+
+/* The host of a rank as errors name it: with its number in the world, where split() gave it another. */
+const char *ring_comm_name(const ring_comm *comm, int rank);
 
 /* Ends the communicator on all ranks with an error that accuses a rank: bytes of it that were received as the data
  * of a call cannot be right. `what` completes "rank 1 (host) sent ...". `rank` -1: any other rank may have sent them.

@@ -116,6 +116,9 @@ void ring_comm_break(ring_comm *comm, const ring_error *error) {
   const ring_error *cause = atomic_load(&comm->stop_cause);
   comm->failure = cause != NULL ? *cause : *error;
   comm->state = RING_COMM_BROKEN;
+  int rank = comm->failure.rank;
+  if (rank >= 0 && rank < comm->peers.size)
+    ring_world_note(comm->world, &comm->failure, comm->peers.peer[rank].world_rank);
   comm->backend->table->fail(comm->backend, &comm->failure);
   ring_acceptor_close(&comm->peers.acceptor);
   ring_keys_wipe(&comm->peers.keys); /* no link opens any more */

@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 
+#include "api/world.h"
 #include "backend/native.h"
 #include "peers/peers.h"
 #include "schedule/topology.h"
@@ -42,6 +43,7 @@ struct ring_comm {
   atomic_bool ending; /* aborted in a hook of a request, and open until the hook returns */
   ring_error error;   /* of the last call that failed */
   ring_error failure; /* which broke the communicator */
+  ring_world *world;  /* NULL until the communicator is open */
   ring_peers peers;
   ring_topology topology;
   ring_shm shm;

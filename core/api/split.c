@@ -297,6 +297,14 @@ static ring_status split_explain(const split_run *run, const ring_error *why,
   return parent->error.status;
 }
 
+/* The child has opened: its ranks keep their numbers in the world. */
+static void split_number(const split_run *run, ring_comm *child) {
+  const ring_comm *parent = run->parent;
+  for (int i = 0; i < run->member_count; i++)
+    ring_peers_number(&child->peers, i, parent->peers.peer[run->ranks[i]].world_rank);
+  child->world = ring_world_share(parent->world);
+}
+
 static ring_status split_open(split_run *run, ring_comm **out) {
   ring_comm *parent = run->parent;
   ring_comm *child = ring_comm_alloc(run->own, run->member_count, parent->call_timeout);
@@ -323,6 +331,7 @@ static ring_status split_open(split_run *run, ring_comm **out) {
     child->native.engine.split_wait = NULL;
     if (status != RING_OK) status = split_explain(run, &why, &wait);
     ring_split_wait_end(&run->split_wait);
+    if (status == RING_OK) split_number(run, child);
     *out = status == RING_OK ? child : NULL;
     if (status == RING_OK) return RING_OK;
   }

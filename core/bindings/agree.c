@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bindings/agree.h"
+#include "api/comm_lifecycle.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@ static ring_status agree_describe(ring_comm *comm, const ring_strings *texts,
     return RING_OK;
   }
   static const char form[] = "rank %d (%s) failed: %.*s";
-  const char *host = ring_comm_host(comm, agreement->rank);
+  const char *host = ring_comm_name(comm, agreement->rank);
   int rank = agreement->rank;
   int length = (int)(text->length < AGREE_TEXT_MOST ? text->length : AGREE_TEXT_MOST);
   int written = snprintf(NULL, 0, form, rank, host, length, text->bytes);

@@ -68,7 +68,7 @@ static ring_status lifecycle_agree(ring_comm *child, bool made, const char *thin
   if (most >= ring_comm_size(child))
     return ring_comm_accuse(child, -1, "a rank that does not exist");
   return ring_error_set(&child->error, RING_SYSTEM, most, 0, "rank %d (%s) has no %s for a device",
-                        most, ring_comm_host(child, most), thing);
+                        most, ring_comm_name(child, most), thing);
 }
 
 /* The device inherits the hooks after the hub does: a hub's own waits end by its messages. */

@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "api/comm_lifecycle.h"
 #include "api/comm_state.h"
 #include "base/call.h"
 #include "device/cuda_api.h"
@@ -144,7 +145,7 @@ struct ring_device {
 };
 
 static inline const char *device_host(const ring_device *device, int rank) {
-  return ring_comm_host(device->comm, rank);
+  return ring_comm_name(device->comm, rank);
 }
 
 /* Why the last call of this thread on a device has failed. */

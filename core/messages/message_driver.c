@@ -97,7 +97,7 @@ static void message_driver_check_silence(ring_messages *messages) {
     ring_error error;
     if (peer->ended || peer->link->ops->silence(peer->link) < MESSAGE_DRIVER_SILENCE_MS) continue;
     ring_error_set(&error, RING_PEER_LOST, rank, ETIMEDOUT, "rank %d (%s) was lost", rank,
-                   ring_peers_host(peers, rank));
+                   ring_peers_name(peers, rank));
     ring_protocol_fail(messages, &error);
   }
 }

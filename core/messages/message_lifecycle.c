@@ -52,7 +52,7 @@ static ring_status messages_agree(ring_comm *comm, ring_comm *child, bool made) 
   if (most < 0) return RING_OK;
   return ring_error_set(&comm->error, RING_SYSTEM, most, 0,
                         "rank %d (%s) has no memory, descriptors or thread for messages", most,
-                        ring_comm_host(child, most));
+                        ring_comm_name(child, most));
 }
 
 ring_status ring_messages_open(ring_comm *comm, ring_messages **messages) {
@@ -187,7 +187,7 @@ void ring_messages_abort(ring_messages *messages, const char *reason) {
   ring_error error;
   if (ring_messages_check(messages) != RING_OK) return;
   ring_error_set(&error, RING_ABORTED, messages->rank, 0, "rank %d (%s) aborted its messages: %s",
-                 messages->rank, ring_comm_host(messages->comm, messages->rank),
+                 messages->rank, ring_comm_name(messages->comm, messages->rank),
                  reason != NULL && reason[0] != '\0' ? reason : "no reason was given");
   ring_messages_fail(messages, &error);
 }

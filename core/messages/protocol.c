@@ -14,7 +14,7 @@
 #define PROTOCOL_FINISH_NS UINT64_C(200000000) /* for a frame that is sent in part, at a failure */
 
 const char *ring_protocol_host(const ring_messages *messages, int rank) {
-  return ring_peers_host(&messages->comm->peers, rank);
+  return ring_peers_name(&messages->comm->peers, rank);
 }
 
 void ring_protocol_describe(const ring_messages *messages, bool sends, int peer, int tag,

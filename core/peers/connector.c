@@ -41,13 +41,13 @@ void ring_connector_cancel(ring_peers *peers, int rank) {
 }
 
 static ring_status connector_unreachable(ring_peers *peers, int rank, int code, ring_error *error) {
-  const char *host = ring_peers_host(peers, rank);
+  const char *name = ring_peers_name(peers, rank);
   unsigned port = peers->peer[rank].port;
   if (code == ENOMEM) return ring_error_no_memory(error, peers->rank);
   if (ring_socket_lacks(code))
     return ring_error_set(error, RING_SYSTEM, peers->rank, code,
                           "rank %d cannot open a connection to rank %d (%s)", peers->rank, rank,
-                          host);
+                          name);
   if (code == EADDRNOTAVAIL) {
     char ports[64];
     ring_socket_ports_text(ports, sizeof ports);
@@ -56,16 +56,16 @@ static ring_status connector_unreachable(ring_peers *peers, int rank, int code, 
         "rank %d cannot connect to rank %d (%s) port %u: the host of rank %d has no "
         "free port to connect from, of %s: widen that range, or find the processes "
         "that use its ports",
-        peers->rank, rank, host, port, peers->rank, ports);
+        peers->rank, rank, name, port, peers->rank, ports);
   }
   if (code == ECONNREFUSED)
     return ring_error_set(error, RING_PEER_LOST, rank, 0,
                           "rank %d (%s) is gone: nothing listens on its port %u any more", rank,
-                          host, port);
+                          name, port);
   return ring_error_set(error, RING_PEER_LOST, rank, code,
                         "rank %d cannot reach rank %d on %s port %u; if a firewall stands between "
                         "them, open a range and pass it as the port range",
-                        peers->rank, rank, host, port);
+                        peers->rank, rank, ring_peers_host(peers, rank), port);
 }
 
 /* Begins the handshake: the claim names this rank and the number of the connection in its link. */
@@ -193,7 +193,7 @@ static ring_status connector_done(ring_peers *peers, int rank, ring_error *error
 
 static ring_status connector_advance(ring_peers *peers, int rank, ring_error *error) {
   ring_connector *connector = peers->peer[rank].connector;
-  const char *host = ring_peers_host(peers, rank);
+  const char *name = ring_peers_name(peers, rank);
   switch (ring_handshake_advance(&connector->handshake)) {
   case RING_HANDSHAKE_DONE:
     return connector_done(peers, rank, error);
@@ -204,13 +204,13 @@ static ring_status connector_advance(ring_peers *peers, int rank, ring_error *er
       return ring_peers_mismatch(peers, rank, error);
     ring_socket_close(&connector->handshake.fd);
     return ring_error_set(error, RING_ABORTED, rank, 0, "rank %d (%s) refused a link: %s", rank,
-                          host, ring_answer_text(connector->handshake.answer));
+                          name, ring_answer_text(connector->handshake.answer));
   case RING_HANDSHAKE_STRANGER:
   case RING_HANDSHAKE_VERSION:
     return ring_error_set(error, RING_AUTH, rank, 0,
                           "what answers on the port of rank %d (%s) cannot prove that it belongs "
                           "to this job",
-                          rank, host);
+                          rank, name);
   default:
     return RING_OK;
   }

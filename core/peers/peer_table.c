@@ -2,6 +2,7 @@
 #include "peers/peer_table.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,7 @@ ring_status ring_peers_init(ring_peers *peers, int rank, int size) {
   peers->hosts = calloc((size_t)size, sizeof *peers->hosts);
   bool complete = ring_keys_init(&peers->keys, rank, size) && peers->peer != NULL &&
                   peers->linked != NULL && peers->connecting != NULL && peers->hosts != NULL;
+  for (int i = 0; peers->peer != NULL && i < size; i++) peers->peer[i].world_rank = i;
   return complete ? RING_OK : RING_NO_MEMORY;
 }
 
@@ -71,6 +73,28 @@ void ring_peers_clear_places(ring_peers *peers) {
 
 const char *ring_peers_host(const ring_peers *peers, int rank) {
   return peers->hosts[peers->peer[rank].host];
+}
+
+void ring_peers_number(ring_peers *peers, int rank, int world_rank) {
+  static const char form[] = "%s, world rank %d";
+  const char *host = ring_peers_host(peers, rank);
+  ring_peer *peer = &peers->peer[rank];
+  peer->world_rank = world_rank;
+  if (rank == world_rank) return;
+  size_t size = (size_t)snprintf(NULL, 0, form, host, world_rank) + 1;
+  peer->name = malloc(size); /* without memory errors lack the number */
+  if (peer->name != NULL) snprintf(peer->name, size, form, host, world_rank);
+}
+
+const char *ring_peers_name(const ring_peers *peers, int rank) {
+  const char *name = peers->peer[rank].name;
+  return name != NULL ? name : ring_peers_host(peers, rank);
+}
+
+int ring_peers_find(const ring_peers *peers, int world_rank) {
+  int rank = peers->size - 1;
+  while (rank >= 0 && peers->peer[rank].world_rank != world_rank) rank--;
+  return rank;
 }
 
 /* ---- Linking ------------------------------------------------------------------------------ */
@@ -184,7 +208,7 @@ ring_status ring_peers_mismatch(const ring_peers *peers, int rank, ring_error *e
       "rank %d wants encryption and rank %d does not (rank %d is on %s): pass the "
       "same on all ranks",
       peers->encrypted ? peers->rank : rank, peers->encrypted ? rank : peers->rank, rank,
-      ring_peers_host(peers, rank));
+      ring_peers_name(peers, rank));
 }
 
 ring_status ring_peers_exhausted(const ring_peers *peers, int code, ring_error *error) {

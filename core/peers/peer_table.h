@@ -37,7 +37,9 @@ typedef struct ring_pending_link {
 } ring_pending_link;
 
 typedef struct ring_peer {
-  int host; /* index into hosts */
+  int host;       /* index into hosts */
+  int world_rank; /* in the communicator that was opened first, which split() divided */
+  char *name;     /* of the host in errors, with that number; NULL: the host */
   uint16_t port;
   bool ended;        /* the peer has closed the link, or the ends of frames are lost */
   bool write_closed; /* the link takes no more bytes; bytes received before can still be read */
@@ -96,6 +98,15 @@ int ring_peers_add_host(ring_peers *peers, const char *host);
 void ring_peers_clear_places(ring_peers *peers);
 
 const char *ring_peers_host(const ring_peers *peers, int rank);
+
+/* Numbers a rank of a child of split() in the world. */
+void ring_peers_number(ring_peers *peers, int rank, int world_rank);
+
+/* The host of a rank as errors name it: with its number in the world, if that is another. */
+const char *ring_peers_name(const ring_peers *peers, int rank);
+
+/* The rank with this number in the world; -1: it is not among the peers. */
+int ring_peers_find(const ring_peers *peers, int world_rank);
 
 /* Adds a connection whose handshake is done to the link of a rank. The link opens with its last
  * connection. False without memory: the connections of the link are closed, and errno is set when

@@ -114,6 +114,8 @@ void ring_peers_close(ring_peers *peers) {
 
 void ring_peers_fini(ring_peers *peers) {
   if (peers->peer != NULL) ring_peers_close(peers);
+  for (int rank = 0; peers->peer != NULL && rank < peers->size; rank++)
+    free(peers->peer[rank].name);
   ring_peers_clear_places(peers);
   free(peers->hosts);
   free(peers->peer);

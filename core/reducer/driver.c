@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/comm_lifecycle.h"
 #include "api/comm_state.h"
 #include "base/error.h"
 #include "base/platform.h"
@@ -113,7 +114,7 @@ static void driver_fail_for_closing(ring_reducer *reducer) {
   while (negotiation->members[rank] != MEMBER_CLOSING) rank++;
   ring_error_set(&error, RING_MISMATCH, rank, 0,
                  "rank %d (%s) has closed its reducer: submit the same tensors on all ranks", rank,
-                 ring_comm_host(negotiation->comm, rank));
+                 ring_comm_name(negotiation->comm, rank));
   reducer->failure = error;
   driver_fail_all(reducer);
 }

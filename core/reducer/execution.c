@@ -225,7 +225,7 @@ static ring_status execution_broadcast(ring_execution *execution, const ring_rea
     ring_error_set(refusal, RING_MISMATCH, tensor->root, 0,
                    "tensor \"%.200s\" cannot be broadcast: its root, rank %d (%s), has joined",
                    ready->entry->name, tensor->root,
-                   ring_comm_host(negotiation->comm, tensor->root));
+                   ring_comm_name(negotiation->comm, tensor->root));
     return RING_OK;
   }
   const void *input = NULL;

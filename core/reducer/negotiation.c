@@ -241,8 +241,8 @@ static void negotiation_conflict(ring_negotiation *negotiation, ring_entry *entr
       &error, RING_MISMATCH, rank, 0,
       "tensor \"%.200s\" differs: rank %d (%s) submitted %s; rank %d (%s) submitted %s: pass the "
       "same on all ranks",
-      entry->name, entry->announcer, ring_comm_host(negotiation->comm, entry->announcer), one, rank,
-      ring_comm_host(negotiation->comm, rank), other);
+      entry->name, entry->announcer, ring_comm_name(negotiation->comm, entry->announcer), one, rank,
+      ring_comm_name(negotiation->comm, rank), other);
   ring_cache_fail(&negotiation->cache, entry, error.message);
   ring_negotiation_refuse(negotiation, entry, &error);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/comm_lifecycle.h"
 #include "api/comm_state.h"
 #include "base/error.h"
 #include "base/platform.h"
@@ -125,17 +126,17 @@ static ring_status reducer_agree(ring_comm *comm, ring_comm *child, const ring_r
     if (its[2] < 0)
       status = ring_error_set(&comm->error, RING_SYSTEM, rank, 0,
                               "rank %d (%s) has no memory or no thread for a reducer", rank,
-                              ring_comm_host(child, rank));
+                              ring_comm_name(child, rank));
     else if (its[2] > 0)
       status = ring_error_set(&comm->error, RING_SYSTEM, rank, (int)its[2],
                               "rank %d (%s) cannot write the file of autotune_log", rank,
-                              ring_comm_host(child, rank));
+                              ring_comm_name(child, rank));
     else if (memcmp(its, all, 2 * sizeof *its) != 0)
       status =
           ring_error_set(&comm->error, RING_MISMATCH, rank, 0,
                          "the options of the reducer differ between rank 0 and rank %d (%s): pass "
                          "the same threshold and cache_capacity on all ranks",
-                         rank, ring_comm_host(child, rank));
+                         rank, ring_comm_name(child, rank));
   }
   free(all);
   return status;

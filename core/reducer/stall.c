@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/comm_lifecycle.h"
 #include "base/error.h"
 #include "base/platform.h"
 
@@ -52,7 +53,7 @@ static void stall_list(const ring_negotiation *negotiation, const uint64_t *all,
     if (missing++ >= STALL_RANKS || length >= size) continue;
     length +=
         (size_t)snprintf(text + length, size - length, "%srank %d (%s)", missing > 1 ? ", " : "",
-                         rank, ring_comm_host(negotiation->comm, rank));
+                         rank, ring_comm_name(negotiation->comm, rank));
   }
   if (missing > STALL_RANKS && length < size)
     snprintf(text + length, size - length, " and %d more", missing - STALL_RANKS);

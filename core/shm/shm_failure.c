@@ -103,7 +103,7 @@ bool ring_shm_failed(const ring_shm *shm, const ring_wait *wait, ring_error *err
 /* ---- Errors ------------------------------------------------------------------------------- */
 
 static const char *shm_failure_host(const ring_shm *shm, int rank) {
-  return ring_peers_host(shm->peers, rank);
+  return ring_peers_name(shm->peers, rank);
 }
 
 /* "allreduce(...) as call 1, of names a, b": the call of a rank. */

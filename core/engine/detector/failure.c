@@ -60,7 +60,7 @@ static ring_status failure_adopt(ring_run *run, int rank, const ring_frame *fail
   bool exists = fault >= 0 && fault < run->engine->peers->size;
   if (text[0] == '\0')
     return ring_error_set(run->error, status, rank, 0, "rank %d (%s) failed and reported no cause",
-                          rank, ring_peers_host(run->engine->peers, rank));
+                          rank, ring_peers_name(run->engine->peers, rank));
   return ring_error_set(run->error, status, exists ? fault : -1, 0, "%s", text);
 }
 
@@ -233,9 +233,9 @@ ring_status ring_failure_lost(ring_run *run, int rank, int code) {
         run->error, RING_ABORTED, peers->rank, 0,
         "rank %d was stopped for %.1f s during %s, and rank %d (%s) has ended the "
         "connection meanwhile: peers timed out waiting for this rank",
-        peers->rank, absence, call, rank, ring_peers_host(peers, rank));
+        peers->rank, absence, call, rank, ring_peers_name(peers, rank));
   return ring_error_set(run->error, RING_PEER_LOST, rank, code == EPIPE ? 0 : code,
-                        "rank %d (%s) was lost during %s%s", rank, ring_peers_host(peers, rank),
+                        "rank %d (%s) was lost during %s%s", rank, ring_peers_name(peers, rank),
                         call, code == EPIPE ? ": it ended the connection" : "");
 }
 

@@ -31,5 +31,5 @@ ring_status ring_run_error_damage(const ring_run *run, int rank) {
   return ring_error_set(run->error, RING_PEER_LOST, rank, 0,
                         "what rank %d (%s) sent in %s arrived damaged: a network card, a cable, a "
                         "router or memory between the two is faulty",
-                        rank, ring_peers_host(run->engine->peers, rank), call);
+                        rank, ring_peers_name(run->engine->peers, rank), call);
 }

@@ -298,7 +298,7 @@ int ring_wait_graph_describe(const ring_run *run, char *text, size_t size) {
     wait_graph_describe_suspect(run, suspect, last, sizeof last);
     length +=
         (size_t)snprintf(text + length, size - length, "%srank %d (%s; %s)", i == 0 ? "" : ", ",
-                         suspect->rank, ring_peers_host(peers, suspect->rank), last);
+                         suspect->rank, ring_peers_name(peers, suspect->rank), last);
   }
   if (first < 0) {
     snprintf(text, size, "other ranks");
@@ -306,7 +306,7 @@ int ring_wait_graph_describe(const ring_run *run, char *text, size_t size) {
   }
   if (report.count == 0)
     snprintf(text, size, "rank %d (%s; in the same call, as are all ranks known to it)", first,
-             ring_peers_host(peers, first));
+             ring_peers_name(peers, first));
   else if (!direct && length < size && wait_graph_keeps_open(run, &report.suspects[0]))
     snprintf(text + length, size - length, ", which keeps other ranks in open()");
   else if (!direct && length < size)

@@ -15,6 +15,7 @@ static const char *const variables[] = {
     "SPARKRING_JOB",
     "SPARKRING_PORTS",
     "SPARKRING_TIMEOUT",
+    "SPARKRING_PROGRAM",
     "OMPI_COMM_WORLD_RANK",
     "OMPI_COMM_WORLD_SIZE",
     "OMPI_COMM_WORLD_LOCAL_SIZE",
