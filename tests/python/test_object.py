@@ -294,6 +294,17 @@ def send_foreign_objects():
         return comm.allgather_object(comm.rank)
 
 
+def send_arrays_around_a_function():
+    x = [np.full(1000, 1.0), lambda y: y + 1, np.full(1000, 2.0)]
+    with open_comm() as comm:
+        first, function, second = comm.broadcast_object(x)
+        return first.sum(), function(1), second.sum()
+
+
+def test_arrays_around_what_only_cloudpickle_takes():
+    assert run(2, send_arrays_around_a_function) == [(1000, 2, 2000)] * 2
+
+
 def test_foreign_objects():
     assert run(2, send_foreign_objects) == [[0, 1]] * 2
 

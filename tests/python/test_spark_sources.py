@@ -138,7 +138,7 @@ def test_a_traceback_shows_the_lines_of_a_cell(key, monkeypatch):
 
 def test_code_keeps_the_name_of_its_file(monkeypatch):
     """cloudpickle 3.1.3 replaces it, so that no line would be found."""
-    table = closure_codec._pickler().CloudPickler.dispatch_table
+    table = closure_codec.find_cloudpickle().CloudPickler.dispatch_table
     reduce = table[types.CodeType]
 
     def without_file(code):

@@ -43,18 +43,8 @@ def _align(file: io.BytesIO) -> int:
 
 def _write_object(file: io.BytesIO, x: object) -> None:
     start = file.tell()
-    buffers: list[memoryview] = []
-
-    def stays_in_pickle(buffer: pickle.PickleBuffer) -> bool:
-        raw = buffer.raw()
-        if raw.nbytes < _LEFT_OUT:
-            return True
-        buffers.append(raw)
-        return False
-
-    dump(file, x, stays_in_pickle)
     places = []
-    for buffer in buffers:
+    for buffer in dump(file, x, _LEFT_OUT):
         first = _align(file)
         places.append((first - start, first - start + file.write(buffer)))
     table = _align(file) - start

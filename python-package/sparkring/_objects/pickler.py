@@ -8,7 +8,6 @@ import importlib
 import io
 import pickle
 import sys
-from collections.abc import Callable
 from typing import Any
 
 
@@ -21,8 +20,10 @@ def find_cloudpickle() -> Any:
     return pickle
 
 
-def dump(file: io.BytesIO, x: object, leave_out: Callable[[pickle.PickleBuffer], bool]) -> None:
+def dump(file: io.BytesIO, x: object, least: int) -> list[memoryview]:
     """Pickle an object; by cloudpickle where pickle cannot.
+
+    Return its buffers of `least` bytes or more, which the pickle leaves out.
 
     In a rank of `run`, classes of the script or notebook have the module ``__main__``, which is
     another program there. Under a launcher all ranks run the script, and pickle sends the names of
@@ -30,11 +31,25 @@ def dump(file: io.BytesIO, x: object, leave_out: Callable[[pickle.PickleBuffer],
     """
     start = file.tell()
     try:
-        pickle.Pickler(file, 5, buffer_callback=leave_out).dump(x)
+        return _dump(pickle.Pickler, file, x, least)
     except (pickle.PicklingError, AttributeError, TypeError):
         module = find_cloudpickle()
         if module is pickle:
             raise
         file.seek(start)
         file.truncate()
-        module.CloudPickler(file, 5, buffer_callback=leave_out).dump(x)
+        return _dump(module.CloudPickler, file, x, least)
+
+
+def _dump(pickler: Any, file: io.BytesIO, x: object, least: int) -> list[memoryview]:
+    buffers: list[memoryview] = []
+
+    def stays_in_pickle(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes < least:
+            return True
+        buffers.append(raw)
+        return False
+
+    pickler(file, 5, buffer_callback=stays_in_pickle).dump(x)
+    return buffers

@@ -98,10 +98,11 @@ def active() -> Any:
         from pyspark.sql.utils import is_remote
 
         if is_remote():
-            from pyspark.sql.connect.session import SparkSession
+            from pyspark.sql.connect import session
 
+            sessions: Any = session.SparkSession  # PySpark 3.5 knows no default
             # a session is active in the thread that made it, and the default in the others
-            return SparkSession.getActiveSession() or SparkSession._get_default_session()
+            return sessions.getActiveSession() or sessions._get_default_session()
     with contextlib.suppress(ImportError):
         from pyspark import SparkContext
 
