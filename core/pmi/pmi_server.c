@@ -186,14 +186,12 @@ static void pmi_server_take(ring_pmi *pmi, const char *bytes, size_t length) {
   bool awaited =
       pmi->awaiting != RING_PMI_CONTROL_NONE && length > 0 && bytes[0] == (char)pmi->awaiting;
   pmi->awaiting = RING_PMI_CONTROL_NONE;
-  if (!awaited)
-    pmi_server_refuse_hub(pmi);
-  else if (bytes[0] == RING_PMI_CONTROL_FENCE)
+  if (awaited && bytes[0] == RING_PMI_CONTROL_FENCE)
     pmi_server_end_fence(pmi, bytes + 1, length - 1);
-  else if (!ring_name_service_is_answer(bytes + 1, length - 1))
-    pmi_server_refuse_hub(pmi);
-  else
+  else if (awaited && ring_name_service_is_answer(bytes + 1, length - 1))
     pmi_server_answer(pmi, bytes + 1, length - 1);
+  else
+    pmi_server_refuse_hub(pmi);
 }
 
 static void pmi_server_take_pmix(ring_pmi *pmi, const char *bytes, size_t length) {
