@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 
-DEADLINE = 60
+DEADLINE = 180
 
 RANK = """
 import json, os, sys

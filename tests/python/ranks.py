@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 HERE = Path(__file__).parent
-DEADLINE = 60  # seconds for a job
+DEADLINE = 180  # seconds for a job
 LIMIT = 3  # seconds until a failure is known everywhere: one, and what a starved machine needs
 LAUNCHER = [sys.executable, "-m", "sparkring._launch.launcher"]
 

@@ -15,7 +15,7 @@ from sparkring.spark import _results as results
 from sparkring.spark._log_server import LogServer
 from sparkring.spark._rank_result import RankResult
 
-DEADLINE = 60
+DEADLINE = 180
 
 
 def spark(limit="1g", reach=lambda: ("127.0.0.1", "127.0.0.1")):

@@ -10,7 +10,7 @@ CHECK = Path(__file__).with_name("closures.R")
 
 def check(*documents):
     done = subprocess.run(
-        ["Rscript", CHECK, *documents], capture_output=True, text=True, timeout=60, check=False
+        ["Rscript", CHECK, *documents], capture_output=True, text=True, timeout=200, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

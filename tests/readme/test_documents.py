@@ -46,4 +46,4 @@ def test_documented_r_runs_on_spark(document, tmp_path):
     print(done.stdout)
     assert done.returncode == 0, done.stderr
     if python:
-        assert json.loads(python.communicate(timeout=60)[0]) == [[4.0] * 3] * 2
+        assert json.loads(python.communicate(timeout=200)[0]) == [[4.0] * 3] * 2

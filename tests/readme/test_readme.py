@@ -29,7 +29,7 @@ def alone(code):
 
 
 def run(command, **options):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=170, **options)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=380, **options)
     print(done.stdout)
     assert done.returncode == 0, done.stderr
     return done.stdout

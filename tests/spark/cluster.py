@@ -32,7 +32,7 @@ PORT = 7077
 HERE_NOW = "/proc/thread-self/ns/net"
 SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # Java that starts soon, on few processors
 TICK = 0.05
-SOON = 150  # seconds, of which a machine that does nothing else needs few
+SOON = 400  # seconds, of which a machine that does nothing else needs few
 PR_SET_PDEATHSIG = 1
 LOST_AFTER = 30  # seconds without a word
 

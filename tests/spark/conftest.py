@@ -32,7 +32,7 @@ FRAMES = pytest.mark.skipif(
     reason=f"data frames of Spark {__version__} have no barrier stages",
 )
 QUIET = HERE.parents[1] / "demo" / "log4j2.properties"
-DEADLINE = 90
+DEADLINE = 300
 
 
 def pytest_configure(config):

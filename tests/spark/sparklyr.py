@@ -49,7 +49,7 @@ def ring_apply(spark, frame, folder, function, deal=False, **arguments):
         try:
             assert driver.stdout.readline() == "sent\n", errors.read_text()
             rows = rdd.barrier().mapPartitions(worker(str(folder))).collect()
-            said, _ = driver.communicate("".join(rows), timeout=120)
+            said, _ = driver.communicate("".join(rows), timeout=400)
         finally:
             driver.kill()
     assert driver.returncode == 0, errors.read_text()
@@ -104,7 +104,7 @@ def counted(spark, frame, folder):
 def asked(*arguments):
     """What a part of the script prints."""
     with start(*arguments) as process:
-        said, _ = process.communicate(timeout=120)
+        said, _ = process.communicate(timeout=400)
     assert process.returncode == 0
     return said
 
@@ -140,7 +140,7 @@ def worker(folder):
             input="\n".join([barrier, *told]) + "\n",
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=400,
         )
         print(done.stderr, file=sys.stderr, flush=True)  # in the executor's log
         if done.returncode != 0:

@@ -186,7 +186,7 @@ def r_rank(script, token, partition_type="integer", columns=()):
             input="\n".join(told) + "\n",
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=400,
         )
         if process.returncode != 0:
             raise RuntimeError(process.stderr)
@@ -252,7 +252,7 @@ def r_program(script, token):
             env={**os.environ, **told},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=400,
         )
         if process.returncode != 0:
             raise RuntimeError(process.stdout + process.stderr)

@@ -37,7 +37,7 @@ def test_another_process_shares_tables(spark):
             env={**os.environ, "PYSPARK_PYTHON": sys.executable},
             capture_output=True,
             text=True,
-            timeout=90,
+            timeout=400,
         )
     finally:
         for gateway in gateways:

@@ -168,6 +168,6 @@ raise SystemExit(3)
 @pytest.mark.parametrize("spark", [ONE_EXECUTOR], indirect=True)
 def test_files_are_deleted_when_the_process_ends(spark, tmp_path):
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "the tables")]
-    job = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    job = subprocess.run(command, capture_output=True, text=True, check=False, timeout=400)
     assert job.returncode == 3, job.stderr
     assert list((tmp_path / "the tables").iterdir()) == []

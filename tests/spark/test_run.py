@@ -207,7 +207,7 @@ def test_spark_is_quiet_about_a_killed_rank(tmp_path):
     code = tmp_path / "die.py"
     code.write_text(DIE)
     job = subprocess.run(
-        [sys.executable, str(code)], capture_output=True, text=True, timeout=150, check=True
+        [sys.executable, str(code)], capture_output=True, text=True, timeout=400, check=True
     )
     assert job.stdout.count(" was killed by SIGKILL") == 2
     for step, said in enumerate(job.stderr.split("----\n")[:2]):
