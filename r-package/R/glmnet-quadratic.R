@@ -5,8 +5,9 @@
 
 # The path. `pass(b, active, whole)` is glmnet_pass(), with the whole deviance. `minimise` is
 # glmnet_minimise(). The objective is half of the deviance plus
-# `lambda * penalty * ((1 - alpha) / 2 * b^2 / spread + alpha * abs(b))`. `many` is whether there
-# are no fewer rows than columns. `null` is the deviance of the intercepts alone.
+# `lambda * penalty * ((1 - alpha) / 2 * b^2 / spread + alpha * abs(b))`; an infinite penalty leaves
+# a coefficient out. `many` is whether there are no fewer rows than columns. `null` is the deviance
+# of the intercepts alone.
 glmnet_path <- function(pass, minimise, penalty, settings, many) {
   width <- length(penalty)
   free <- which(penalty == 0)
@@ -29,7 +30,7 @@ glmnet_path <- function(pass, minimise, penalty, settings, many) {
     # then: columns that violate the conditions are added later.
     least_kept <- max(2 * lambda[[step]] - before, lambda[[step]] / 2)
     keep <- abs(state$now$gradient) >= settings$alpha * penalty * least_kept
-    active <- which(keep | state$b != 0 | penalty == 0)
+    active <- which((keep | state$b != 0 | penalty == 0) & is.finite(penalty))
     state <- glmnet_at(pass, minimise, state, active, lambda[[step]], penalty, settings, scale)
     found[[step]] <- list(b = state$b, deviance = state$now$deviance, violation = state$violation)
     before <- lambda[[step]]
@@ -46,7 +47,7 @@ glmnet_path <- function(pass, minimise, penalty, settings, many) {
 glmnet_lambda <- function(most, settings, many) {
   ratio <- settings$ratio
   if (is.null(ratio)) ratio <- if (many) 1e-4 else 0.01
-  most <- most / max(settings$alpha, 1e-3)
+  most <- max(most / max(settings$alpha, 1e-3), .Machine$double.xmin / ratio)
   exp(seq(log(most), log(most * ratio), length.out = settings$nlambda))
 }
 
@@ -62,7 +63,8 @@ glmnet_ends <- function(found, null) {
 # method squares what is left of the violation.
 glmnet_at <- function(pass, minimise, state, active, lambda, penalty, settings, scale) {
   costs <- glmnet_costs(lambda, penalty, settings)
-  size <- if (is.finite(scale)) scale else max(1, abs(state$now$gradient[penalty > 0]))
+  rates <- penalty > 0 & is.finite(penalty)
+  size <- if (is.finite(scale)) scale else max(1, abs(state$now$gradient[rates]))
   limit <- settings$thresh * size
   b <- state$b
   now <- glmnet_restrict(state$now, active)
@@ -84,14 +86,13 @@ glmnet_at <- function(pass, minimise, state, active, lambda, penalty, settings, 
   list(b = b, now = now, violation = violation)
 }
 
-# The factors of abs(b) and b^2 / 2 of each coefficient. With an infinite penalty, coefficients stay
-# 0 unless they have none.
+# The factors of abs(b) and b^2 / 2 of each coefficient. With an infinite `lambda`, coefficients are
+# 0 unless they have no penalty.
 glmnet_costs <- function(lambda, penalty, settings) {
-  if (is.infinite(lambda)) {
-    return(list(first = ifelse(penalty > 0, Inf, 0), second = double(length(penalty))))
-  }
-  list(first = lambda * settings$alpha * penalty,
-       second = lambda * (1 - settings$alpha) * penalty / settings$spread)
+  out <- penalty > 0 & is.infinite(lambda) | is.infinite(penalty)
+  known <- ifelse(out | penalty == 0, 0, lambda * penalty)
+  list(first = ifelse(out, Inf, settings$alpha * known),
+       second = (1 - settings$alpha) * known / settings$spread)
 }
 
 # Moves the active coefficients to the minimum of the quadratic function, or less far, so that the

@@ -42,10 +42,10 @@
 #'   1e-4, or 0.01 with more columns than rows.
 #' @param lambda Penalties, decreasing numbers. `NULL`: from the smallest penalty with which all
 #'   coefficients are 0, in `nlambda` steps on a logarithmic scale.
-#' @param standardize,intercept `TRUE` or `FALSE`. Without an intercept a constant column is one as
-#'   any other; package glmnet leaves it out.
+#' @param standardize,intercept `TRUE` or `FALSE`. Constant columns have coefficients of 0, also
+#'   without an intercept.
 #' @param penalty.factor Numbers from 0, one for each column, and not all 0: factors of `lambda`. 0:
-#'   no penalty.
+#'   no penalty. `Inf`: the coefficient is 0.
 #' @param nfolds The number of folds of a cross-validation, a whole number; 0: none.
 #' @param foldid The folds of the rows of this rank, whole numbers from 1 to `nfolds`. `NULL`:
 #'   random.
@@ -121,28 +121,37 @@ ring_glmnet <- function(comm, x, y, family = c("gaussian", "binomial", "poisson"
 
 glmnet_check <- function(settings, width) {
   whole <- function(x, least) is_whole(x) && x >= least
-  lambda <- settings$lambda
   check_flag(settings$intercept, "intercept")
   check_flag(settings$standardize, "standardize")
   valid <- c(
     "`alpha` must be a number from 0 to 1" = is_number(settings$alpha) && settings$alpha >= 0 &&
       settings$alpha <= 1,
     "`nlambda` must be a whole number from 1" = whole(settings$nlambda, 1),
+    "`lambda.min.ratio` must be a number between 0 and 1" = glmnet_valid_ratio(settings$ratio),
     "`nfolds` must be 0, or a whole number from 2" = whole(settings$nfolds, 0) &&
       settings$nfolds != 1,
     "`penalty.factor` must be numbers from 0, one for each column, and not all 0" =
       glmnet_valid_factors(settings$factors, width),
     "`thresh` must be a positive number" = is_number(settings$thresh) && settings$thresh > 0,
     "`maxit` must be a whole number from 1" = whole(settings$maxit, 1),
-    "`lambda` must be decreasing numbers from 0" =
-      all(is.finite(lambda), lambda >= 0) && !is.unsorted(rev(lambda))
+    "`lambda` must be decreasing numbers from 0" = glmnet_valid_lambda(settings$lambda)
   )
   if (!all(valid)) stop(names(valid)[!valid][[1L]], call. = FALSE)
 }
 
+glmnet_valid_ratio <- function(ratio) {
+  is.null(ratio) || is_number(ratio) && ratio > 0 && ratio < 1
+}
+
+glmnet_valid_lambda <- function(lambda) {
+  if (is.null(lambda)) return(TRUE)
+  is.numeric(lambda) && length(lambda) > 0L && all(is.finite(lambda), lambda >= 0) &&
+    !is.unsorted(rev(lambda))
+}
+
 glmnet_valid_factors <- function(factors, width) {
   if (is.null(factors)) return(TRUE)
-  is.numeric(factors) && length(factors) == width && all(is.finite(factors), factors >= 0) &&
+  is.numeric(factors) && length(factors) == width && !anyNA(factors) && all(factors >= 0) &&
     any(factors > 0)
 }
 
@@ -216,11 +225,9 @@ glmnet_fit <- function(comm, rows, settings) {
   width <- ncol(rows$x)
   settings$intercepts <- rep(c(if (settings$intercept) TRUE, logical(width)), ncol(rows$y))
   scaled <- glmnet_scale(comm, rows, settings)
+  penalty <- glmnet_penalty(glmnet_constants(comm, scaled, settings), ncol(rows$y), settings)
   problem <- if (rows$family == "gaussian") glmnet_gaussian(comm, scaled, settings)
              else glmnet_newton(comm, scaled, settings)
-  factors <- if (is.null(settings$factors)) rep(1, width) else settings$factors
-  factors <- factors * width / sum(factors)
-  penalty <- rep(c(if (settings$intercept) 0, factors), ncol(rows$y))
   path <- problem$path(penalty)
   classes <- ncol(rows$y)
   coefficients <- array(path$coefficients, c(width + settings$intercept, classes, path$steps))
@@ -237,6 +244,42 @@ glmnet_fit <- function(comm, rows, settings) {
     dev.ratio = 1 - path$deviance / path$null, nulldev = path$null * scaled$total,
     violation = path$violation, count = scaled$count
   )
+}
+
+# The penalty factor of each coefficient. One that is infinite leaves the coefficient out.
+glmnet_penalty <- function(constant, classes, settings) {
+  factors <- or_default(settings$factors, rep(1, length(constant)))
+  out <- constant | is.infinite(factors)
+  if (all(out)) {
+    check_stop("each column of `x` is constant or left out by `penalty.factor`", settings$where,
+               call = NULL)
+  }
+  factors[is.infinite(factors)] <- 1
+  factors <- replace(factors * length(factors) / sum(factors), out, Inf)
+  rep(c(if (settings$intercept) 0, factors), classes)
+}
+
+# Whether each column is constant over the rows with a weight of all ranks, by comparison: rounding
+# errors of the mean would be a variance. Refuses a response with which there is no path.
+glmnet_constants <- function(comm, rows, settings) {
+  counts <- rows$weights > 0
+  y <- if (rows$family == "gaussian") rows$y - rows$offset else rows$y
+  columns <- c(lapply(seq_len(ncol(rows$x)), function(i) rows$x[counts, i]),
+               lapply(seq_len(ncol(y)), function(i) y[counts, i]), list(rows$offset[counts]))
+  ends <- vapply(columns, function(x) c(max(x, -Inf), max(-x, -Inf)), c(0, 0))
+  ends <- matrix(ring_allreduce(comm, ends, "max"), 2L)
+  constant <- ends[1L, ] == -ends[2L, ]
+  width <- ncol(rows$x)
+  value <- ends[1L, width + seq_len(ncol(y))]
+  fixed <- constant[width + seq_len(ncol(y))]
+  limit <- value == 0 & rows$family != "gaussian" | value == 1 & rows$family == "binomial"
+  none <- if (!settings$intercept) rows$family == "gaussian" & value == 0 else
+    limit | rows$family == "gaussian" | constant[[length(constant)]]
+  if (any(fixed & none)) {
+    check_stop("`y` is constant", if (rows$family == "multinomial") " for a class", settings$where,
+               ": there is no path of penalties", call = NULL)
+  }
+  constant[seq_len(width)]
 }
 
 # The rows with weights of the sum 1, and the center and scale of their columns. Deviations divide
@@ -341,61 +384,4 @@ glmnet_least <- function(y, family) {
   }
   switch(family, binomial = 2 * (xlogx(y) + xlogx(1 - y)), poisson = 2 * (xlogx(y) - drop(y)),
          gaussian = , multinomial = double(nrow(y)))
-}
-
-# The deviance, as cv.glmnet() measures it: with probabilities from 1e-5 to 1 - 1e-5.
-glmnet_loss <- function(y, eta, family) {
-  if (!family %in% c("binomial", "multinomial")) return(glmnet_deviance(y, eta, family))
-  mean <- pmin(pmax(glmnet_mean(eta, family), 1e-5), 1 - 1e-5)
-  if (family == "multinomial") return(-2 * rowSums(y * log(mean)))
-  glmnet_deviance(y, stats::qlogis(mean), family)
-}
-
-# ---- Cross-validation ----------------------------------------------------------------------------
-
-glmnet_validate <- function(comm, rows, settings, lambda, foldid) {
-  count <- nrow(rows$x)
-  before <- ring_exscan(comm, as.double(count)) # so that all folds have equal sizes
-  folds <- agree(comm, {
-    if (is.null(foldid)) {
-      ((before + sample.int(count)) %% settings$nfolds) + 1
-    } else if (length(foldid) == count && all(foldid %in% seq_len(settings$nfolds))) {
-      foldid
-    } else {
-      stop("`foldid` must be ", count, " whole numbers from 1 to `nfolds`", call. = FALSE)
-    }
-  })
-  sums <- ring_allreduce(comm, vapply(seq_len(settings$nfolds), FUN.VALUE = 0, function(fold) {
-    sum(rows$weights[folds == fold])
-  }))
-  if (any(sums == 0)) {
-    check_stop("fold ", which(sums == 0)[[1L]], " has no rows with a weight on any rank: lower ",
-               "`nfolds`, or change `foldid`", call = NULL)
-  }
-  settings$lambda <- lambda
-  shape <- double(length(lambda) + 1L)
-  losses <- vapply(seq_len(settings$nfolds), FUN.VALUE = shape, function(fold) {
-    train <- rows
-    train$weights <- rows$weights * (folds != fold)
-    fit <- glmnet_fit(comm, train, settings)
-    out <- which(folds == fold)
-    weights <- rows$weights[out]
-    loss <- vapply(seq_along(lambda), FUN.VALUE = 1, function(step) {
-      slopes <- matrix(fit$slopes[, , step], ncol(rows$x))
-      a0 <- matrix(fit$a0, ncol(rows$y))[, step]
-      eta <- rows$x[out, , drop = FALSE] %*% slopes + rows$offset[out]
-      eta <- eta + rep(a0, each = length(out))
-      sum(weights * glmnet_loss(rows$y[out, , drop = FALSE], eta, rows$family))
-    })
-    ring_allreduce(comm, c(sum(weights), loss))
-  })
-  weights <- losses[1L, ] / sum(losses[1L, ])
-  losses <- sweep(losses[-1L, , drop = FALSE], 2L, losses[1L, ], "/")
-  mean <- drop(losses %*% weights)
-  deviation <- sqrt(drop((losses - mean)^2 %*% weights) / (settings$nfolds - 1))
-  best <- which.min(mean)
-  list(
-    cvm = mean, cvsd = deviation, lambda.min = lambda[[best]],
-    lambda.1se = max(lambda[mean <= mean[[best]] + deviation[[best]]])
-  )
 }

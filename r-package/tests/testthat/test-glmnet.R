@@ -78,6 +78,38 @@ test_that("paths are those of glmnet()", {
                "`intercept` must be TRUE or FALSE")
 })
 
+test_that("constant columns and those of an infinite penalty factor are left out", {
+  for (family in names(responses)) {
+    y <- responses[[family]]
+    results <- run_ring(3, {
+      rows <- seq_len(300) %% 2 == rank %/% 2 & rank != 1
+      x <- design[rows, 1:3]
+      path <- function(x, ...) {
+        ring_glmnet(comm, x, y[rows], family, lambda = c(0.1, 0.01), intercept = FALSE, ...)$slopes
+      }
+      wide <- cbind(x[, 1], if (rank == 1) double() else 0.1, x[, 2:3]) # the mean of 0.1 is rounded
+      list(path(x), path(wide), path(wide, penalty.factor = c(1, 0, 1, Inf)), path(x[, 1:2]))
+    }, design = design, y = y, family = family)[[1]]
+    expect_equal(results[[2]][-2, , , drop = FALSE], results[[1]], tolerance = 1e-6, info = family)
+    expect_identical(range(results[[2]][2, , ]), c(0, 0), info = family)
+    expect_gt(max(abs(results[[4]][, , 2])), 0)
+    if (!requireNamespace("glmnet", quietly = TRUE)) next
+    truth <- glmnet::glmnet(cbind(design[, 1], 0.1, design[, 2:3]), y, family, thresh = 1e-18,
+                            lambda = c(0.1, 0.01), intercept = FALSE,
+                            penalty.factor = c(1, 0, 1, Inf))
+    parts <- if (is.list(truth$beta)) truth$beta else list(truth$beta)
+    expect_equal(as.double(aperm(results[[3]], c(1, 3, 2))),
+                 as.double(unlist(lapply(parts, as.matrix))), tolerance = 1e-5, info = family)
+  }
+  comm <- local_world()
+  expect_error(ring_glmnet(comm, design * 0, y = responses$gaussian), "each column of `x` is const")
+  expect_error(ring_glmnet(comm, design, rep(3, 300)), "`y` is constant: there is no path")
+  expect_error(ring_glmnet(comm, design, rep(0, 300), "poisson"), "`y` is constant")
+  expect_error(ring_glmnet(comm, design, rep(1:0, c(1, 299)), "binomial", nfolds = 2,
+                           foldid = rep(1:2, c(1, 299))),
+               "`y` is constant in the rows without fold 1")
+})
+
 test_that("a pass has the derivatives of the deviance", {
   for (family in names(responses)) {
     y <- responses[[family]]
