@@ -31,8 +31,8 @@
 #' @returns An object of class `ring_bootstrap`, the same on all ranks: a list with the statistic
 #'   `t0`, the replicates `t`, a matrix with a row for each, and the influence values `L` of the
 #'   jackknife. `confint(fit, parm, level, type)` returns intervals of the `type` `"bca"`,
-#'   `"perc"`, `"basic"` or `"norm"`, as `boot::boot.ci()` computes them. Package broom's `tidy()`
-#'   has a method.
+#'   `"perc"`, `"basic"` or `"norm"`, as `boot::boot.ci()` computes them: from the finite
+#'   replicates, with a warning if others are left out. Package broom's `tidy()` has a method.
 #' @section Errors:
 #' An error of `statistic` on one rank is an error on all ranks only if it comes from a collective
 #' call. `ring_error_invalid` on every rank for an invalid argument on any rank. Other errors as for
@@ -143,7 +143,7 @@ bootstrap_influence <- function(comm, at, t0, counts, groups) {
 
 # Quantiles of replicates, interpolated on the scale of the normal distribution, as in package boot.
 bootstrap_quantile <- function(values, shares) {
-  values <- sort(values[is.finite(values)])
+  values <- sort(values)
   count <- length(values)
   rank <- (count + 1) * shares
   if (any(rank < 1 | rank > count)) {
@@ -161,20 +161,59 @@ bootstrap_quantile <- function(values, shares) {
 #' @export
 confint.ring_bootstrap <- function(object, parm, level = 0.95,
                                    type = c("bca", "perc", "basic", "norm"), ...) {
+  check_method_dots(...)
   type <- match.arg(type)
   if (type == "bca" && is.null(object$L)) {
     stop("BCa intervals need a jackknife: see `groups`", call. = FALSE)
   }
+  if (!is_number(level) || level <= 0 || level >= 1) {
+    stop("`level` must be a number between 0 and 1, not ", describe(level), call. = FALSE)
+  }
   labels <- if (is.null(names(object$t0))) paste0("t", seq_along(object$t0), "*") else
     names(object$t0)
-  wanted <- if (missing(parm)) seq_along(labels) else
-    if (is.character(parm)) match(parm, labels) else parm
+  wanted <- bootstrap_wanted(if (!missing(parm)) parm, labels)
   tails <- c((1 - level) / 2, (1 + level) / 2)
   found <- vapply(wanted, FUN.VALUE = c(0, 0), function(i) {
-    bootstrap_interval(object$t[, i], object$t0[[i]], tails, type, object$L[, i])
+    values <- bootstrap_finite(object, i, labels[[i]])
+    influence <- if (type == "bca") bootstrap_known(object$L[, i], labels[[i]])
+    bootstrap_interval(values, object$t0[[i]], tails, type, influence)
   })
   percent <- paste(format(100 * tails, trim = TRUE, scientific = FALSE, digits = 3L), "%")
   matrix(t(found), length(wanted), dimnames = list(labels[wanted], percent))
+}
+
+# The numbers of the statistics that `parm` names; all by default.
+bootstrap_wanted <- function(parm, labels) {
+  if (is.null(parm)) return(seq_along(labels))
+  wanted <- match(parm, if (is.character(parm)) labels else seq_along(labels))
+  if (anyNA(wanted)) {
+    stop("`parm` is ", describe(parm[is.na(wanted)][[1L]]), ": the statistics are ",
+         toString(labels), call. = FALSE)
+  }
+  wanted
+}
+
+# The replicates that are finite, as boot::boot.ci() uses them.
+bootstrap_finite <- function(object, i, label) {
+  values <- object$t[, i]
+  finite <- values[is.finite(values)]
+  odd <- length(values) - length(finite)
+  if (!is.finite(object$t0[[i]]) || length(finite) < 2L) {
+    stop("`statistic` has returned ", object$t0[[i]], " as ", label, " of all rows, and ",
+         length(finite), " finite replicates: there is no interval", call. = FALSE)
+  }
+  if (odd > 0L) {
+    warning(odd, " of ", length(values), " replicates of ", label,
+            " are not finite: the interval leaves them out", call. = FALSE)
+  }
+  finite
+}
+
+# The influence values, where the jackknife has one for each group.
+bootstrap_known <- function(influence, label) {
+  if (all(is.finite(influence)) && any(influence != 0)) return(influence)
+  stop("a BCa interval of ", label, " needs finite values of the jackknife that differ: pass ",
+       "`type = \"perc\"`, or other `groups` to ring_bootstrap()", call. = FALSE)
 }
 
 bootstrap_interval <- function(values, t0, tails, type, influence) {
@@ -184,6 +223,10 @@ bootstrap_interval <- function(values, t0, tails, type, influence) {
     norm = 2 * t0 - mean(values) + stats::qnorm(tails) * stats::sd(values),
     bca = {
       bias <- stats::qnorm(mean(values < t0))
+      if (is.infinite(bias)) {
+        stop("all replicates are on one side of the statistic: there is no BCa interval, so pass ",
+             "another `type`, such as \"perc\"", call. = FALSE)
+      }
       acceleration <- sum(influence^3) / (6 * sum(influence^2)^1.5)
       z <- bias + stats::qnorm(tails)
       bootstrap_quantile(values, stats::pnorm(bias + z / (1 - acceleration * z)))
@@ -191,11 +234,20 @@ bootstrap_interval <- function(values, t0, tails, type, influence) {
   )
 }
 
+# The statistics, their biases and standard errors, of the finite replicates as in package boot.
+bootstrap_errors <- function(x) {
+  t <- x$t
+  t[!is.finite(t)] <- NA
+  cbind(original = x$t0, bias = colMeans(t, na.rm = TRUE) - x$t0,
+        "std. error" = apply(t, 2L, stats::sd, na.rm = TRUE))
+}
+
 #' @export
 print.ring_bootstrap <- function(x, digits = max(3L, getOption("digits") - 3L), ...) {
+  check_method_dots(...)
   cat("Bootstrap of the rows of all ranks, ", x$R, " replicates\n\n", sep = "")
-  table <- cbind(original = x$t0, bias = colMeans(x$t) - x$t0,
-                 "std. error" = apply(x$t, 2L, stats::sd))
-  print(table, digits = digits)
+  print(bootstrap_errors(x), digits = digits)
+  odd <- colSums(!is.finite(x$t))
+  if (any(odd > 0)) cat("\nReplicates that are not finite, left out:", toString(odd), "\n")
   invisible(x)
 }

@@ -33,11 +33,20 @@
 #' ring_close(comm)
 #' @export
 ring_table <- function(comm, ...) {
+  if (!inherits(comm, "ring_comm")) table_check_comm(...)
   own <- agree(comm, list(counts = table(...), kinds = table_kinds(table_variables(...))))
   packed <- allgather_strings(comm, table_pack(own, table_variables(...)))
   merged <- agree(comm, if (ring_rank(comm) == 0) unlist(table_merge(lapply(packed, table_unpack))))
   labels <- lapply(table_unpack(broadcast_strings(comm, as.character(merged))), table_labels)
   ring_allreduce(comm, table_extend(own$counts, labels))
+}
+
+# R takes a variable that is named `c`, `co` or `com` for `comm`, so the communicator is among the
+# variables then.
+table_check_comm <- function(...) {
+  if (!any(vapply(list(...), inherits, NA, "ring_comm"))) return(invisible())
+  check_stop("a variable that is named `c`, `co` or `com` was taken for `comm`: name the ",
+             "communicator, too, as in ring_table(comm = comm, c = x)")
 }
 
 # The arguments of table() that are counted.

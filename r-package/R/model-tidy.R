@@ -266,8 +266,8 @@ augment.ring_prcomp <- function(x, newdata, ...) {
 #' @rdname ring_tidy
 #' @exportS3Method generics::tidy
 tidy.ring_bootstrap <- function(x, conf.int = FALSE, conf.level = 0.95, ...) {
-  found <- data.frame(statistic = unname(x$t0), bias = unname(colMeans(x$t) - x$t0),
-                      std.error = unname(apply(x$t, 2L, stats::sd)))
+  errors <- unname(bootstrap_errors(x))
+  found <- data.frame(statistic = errors[, 1L], bias = errors[, 2L], std.error = errors[, 3L])
   if (!is.null(names(x$t0))) found <- cbind(term = names(x$t0), found)
   if (conf.int) {
     intervals <- stats::confint(x, level = conf.level, ...)

@@ -48,6 +48,24 @@ test_that("intervals are those of boot.ci()", {
   expect_output(print(fit), "original +bias std. error\nmpg")
   expect_error(ring_bootstrap(comm, data, "mean"), "`statistic` must be a function")
   expect_error(ring_bootstrap(comm, data, function(data, weights, comm) "a"), "must return numbers")
+  # Replicates that are not finite are left out, as in boot.ci().
+  odd <- fit
+  odd$t[c(3, 8), 1] <- c(NaN, Inf)
+  rest <- fit
+  rest$t <- fit$t[-c(3, 8), ]
+  for (type in c("norm", "basic", "perc", "bca")) {
+    expect_warning(found <- confint(odd, "mpg", type = type), "2 of 599 replicates of mpg are not")
+    expect_identical(found, confint(rest, "mpg", type = type))
+  }
+  expect_output(print(odd), "Replicates that are not finite, left out: 2, 0")
+  odd$L[5, 2] <- NaN
+  expect_error(confint(odd, 2), "BCa interval of hp needs finite values of the jackknife")
+  odd$t0[[2]] <- 1e6
+  odd$L[5, 2] <- 0
+  expect_error(confint(odd, 2), "all replicates are on one side of the statistic")
+  expect_error(confint(odd, "wt"), "`parm` is \"wt\": the statistics are mpg, hp")
+  odd$t[-1, 2] <- NaN
+  expect_error(confint(odd, 2, type = "norm"), "has returned 1e.06 as hp of all rows, and 1 f")
   skip_if_not_installed("boot")
   whole <- boot::boot(data, function(d, i) colMeans(d[i, ]), R = 599)
   whole$t <- unname(fit$t)

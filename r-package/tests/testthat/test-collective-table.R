@@ -116,6 +116,8 @@ test_that("a world of one counts as table() does", {
   comm <- local_world()
   letters_of <- c("b", "a", NA, "b")
   expect_identical(ring_table(comm, letters_of), table(letters_of))
+  expect_identical(ring_table(comm = comm, c = letters_of), table(c = letters_of))
+  expect_error(ring_table(comm, c = letters_of), "`c`.* was taken for `comm`: name the")
   always <- table(letters_of, useNA = "always")
   expect_identical(ring_table(comm, letters_of, useNA = "always"), always)
   strange <- c("NA", NA, "", " ", "\u00fc")
