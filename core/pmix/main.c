@@ -31,10 +31,12 @@ extern char **environ; /* which no header has */
 static pid_t main_lead;
 
 /* The thread of the lead that has started this process has ended: maybe with the lead. Ends the connection, as the
- * lead's end does, which a child of the lead may keep open. */
+ * lead's end does, which a child of the lead may keep open. The alarm ends this process if PMIx never returns. */
 static void main_on_death(int number) {
   (void)number;
-  if (getppid() != main_lead) shutdown(0, SHUT_RD);
+  if (getppid() == main_lead) return;
+  shutdown(0, SHUT_RD);
+  alarm(MAIN_END_S);
 }
 
 static void main_watch_lead(void) {
