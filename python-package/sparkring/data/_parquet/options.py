@@ -117,7 +117,8 @@ def parquet(
     cache : str or path, optional
         A directory on a local disk that keeps decoded row groups, for later epochs, later jobs and
         the other ranks of the host. It takes at most half of the space that is free now. Nothing is
-        deleted there. An error of the disk ends its growth.
+        deleted there. An error of the disk ends its growth. A row group whose bytes have changed is
+        read from its file again, with a warning.
     filesystem : object, optional
         A file system of ``pyarrow.fs`` or fsspec for the paths, where the environment lacks
         credentials or addresses. Every rank passes its own.
