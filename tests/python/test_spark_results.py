@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import threading
 import types
 from concurrent.futures import ThreadPoolExecutor
@@ -85,15 +87,49 @@ def test_a_rank_that_dies_in_the_middle():
         assert server.server.results == {1: b"whole"}
 
 
+def test_failures_that_pass(monkeypatch):
+    """No address of the driver, no descriptor, a connection that breaks amid the result."""
+    passing = [
+        socket.gaierror(socket.EAI_AGAIN, "try again"),
+        OSError(errno.EMFILE, "no descriptor"),
+        ConnectionRefusedError(),
+        BrokenPipeError(),
+    ]
+    connect, send = socket.create_connection, log_forwarder.Channel.send
+
+    def reach(*given):
+        if failures and not isinstance(failures[-1], BrokenPipeError):
+            raise failures.pop()
+        return connect(*given)
+
+    def break_off(channel, data):
+        if isinstance(data, memoryview) and len(data) < results.CHUNK and failures:
+            raise failures.pop()  # at the last piece of the result
+        return send(channel, data)
+
+    monkeypatch.setattr(socket, "create_connection", reach)
+    monkeypatch.setattr(log_forwarder.Channel, "send", break_off)
+    monkeypatch.setattr(results, "PAUSES", (0.0, 0.0))
+    value = os.urandom(5 << 20)
+    with results.Results(spark(), 1, None) as server:
+        for failures in (passing[:2], passing[2:]):
+            results.transmit(server.route.address, 0, 0, value)
+            assert (failures, server.server.results.pop(0)) == ([], value)
+        failures = [socket.gaierror(socket.EAI_NONAME, "unknown")]
+        with pytest.raises(socket.gaierror, match="unknown"):
+            results.transmit(server.route.address, 0, 0, value)
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
         ({"port": 1}, "ConnectionRefusedError"),
-        ({"key": "00" * 32}, "CrowdedError: the driver has closed the connection"),
+        ({"key": "00" * 32}, "ConnectionError: the driver has closed the connection"),
     ],
 )
-def test_a_driver_that_takes_nothing(change, why):
+def test_a_driver_that_takes_nothing(change, why, monkeypatch):
     """What Spark can carry it does then; for the rest an error tells what to do."""
+    monkeypatch.setattr(results, "PAUSES", (0.0, 0.0))
     with results.Results(spark(), 2, None) as server:
         route = server.route
         route = results.Route(0, route.address._replace(**change), "", None, "x")

@@ -4,9 +4,10 @@
 Up to `LARGEST` bytes, and `TOTAL` of all ranks, a result is part of the rank's `RankResult`, which
 Spark carries. A larger result goes to the driver on a connection of its own, in the protocol of
 `log_forwarder`: a frame with the length, then the bytes. The connection always uses TLS, which is
-faster than an HMAC. The driver confirms the last byte. Or the result goes through a directory of
-the user: the rank writes a file, and the driver reads and removes it. Both ways leave a `Receipt`
-in the `RankResult`.
+faster than an HMAC. The driver confirms the last byte. A connection that fails is opened again, up
+to three times in all. Or the result goes through a directory of the user: the rank writes a file,
+and the driver reads and removes it. Drivers of remote storage repeat what fails themselves. Both
+ways leave a `Receipt` in the `RankResult`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import os
 import re
 import secrets
 import selectors
+import socket
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +27,7 @@ from sparkring import _core
 from sparkring._core import InvalidError, UnsupportedError
 from sparkring.spark import _checkpoint as checkpoint
 from sparkring.spark import _log_forwarder as log_forwarder
-from sparkring.spark._log_server import LogServer
+from sparkring.spark._log_server import LACKING, LogServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,6 +44,7 @@ TOTAL = 1 << 27  # bytes of the results of all ranks together
 SPARE = 1 << 16  # bytes of a `RankResult` besides the result
 CHUNK = 1 << 20  # bytes that are sent at once
 STALL = 60.0  # seconds in which the driver must take something
+PAUSES = (0.1, 1.0)  # seconds between two tries to send a result
 MAXIMUM = "spark.driver.maxResultSize"
 UNITS = "bkmgtp"
 REACH = "let executors reach it (spark.driver.host, spark.driver.bindAddress, firewalls)"
@@ -110,16 +114,25 @@ def file_name(route: Route, rank: int) -> str:
 
 
 def transmit(address: Address, rank: int, attempt: int, value: bytes) -> None:
-    """Send a result to the driver, and wait until it has arrived."""
+    """Send a result to the driver, and wait until it has arrived; again if a failure may pass."""
     settings = {"key": address.key, "rank": rank, "attempt": attempt, "core": _core.__file__}
-    for _ in range(log_forwarder.TRIES - 1):
-        with contextlib.suppress(CrowdedError):
+    for pause in PAUSES:
+        try:
             return Sender(settings, value).run((address.host, address.port))
+        except OSError as error:
+            if not may_pass(error):
+                raise
+        time.sleep(pause)
     return Sender(settings, value).run((address.host, address.port))
 
 
-class CrowdedError(ConnectionError):
-    """The driver closed the connection before the proofs, as with too many pending connections."""
+def may_pass(error: OSError) -> bool:
+    """Return whether another try is useful: a broken or refused connection, a busy name server.
+
+    A TimeoutError comes after a wait that is long enough.
+    """
+    busy = isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN
+    return busy or isinstance(error, ConnectionError) or error.errno in LACKING
 
 
 class Sender(log_forwarder.Driver):
@@ -156,11 +169,7 @@ class Sender(log_forwarder.Driver):
     def read(self) -> None:
         """Read the proofs, and then the confirmation."""
         if not self.session:
-            try:
-                super().read()
-            except ConnectionError as error:
-                raise CrowdedError(str(error)) from error
-            return
+            return super().read()
         assert self.channel
         piece = self.channel.recv(log_forwarder.TAG)
         self.answer += piece
