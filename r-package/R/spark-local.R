@@ -23,9 +23,8 @@ local_attempts <- function(job, columns, max_restarts) {
 
 # Returns the results of the ranks.
 local_launch <- function(job, display) {
-  folder <- tempfile("sparkring")
-  dir.create(folder, mode = "0700")
-  on.exit(unlink(folder, recursive = TRUE))
+  folder <- folder_create()
+  on.exit(folder_remove(folder))
   saveRDS(job, file.path(folder, "job.rds"), compress = FALSE)
   writeLines(deparse(call(".libPaths", .libPaths())), file.path(folder, "main.R"))
   cat("sparkring:::local_main(commandArgs(TRUE))\n", file = file.path(folder, "main.R"),

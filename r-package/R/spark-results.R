@@ -181,9 +181,9 @@ results_open <- function(host, size, directory = NULL, limit = "1g") {
   route <- list(most = results_most(size, limit), directory = directory, connect = results_connect)
   if (!is.null(directory)) {
     route$name <- paste0("result-", paste(random_bytes(8), collapse = ""))
-    return(list(route = route, size = size, folder = results_folder()))
+    return(list(route = route, size = size, folder = folder_create()))
   }
-  folder <- results_folder()
+  folder <- folder_create()
   endpoint <- list(host = host, token = random_bytes(32))
   child <- tryCatch(
     child_start(function() results_receive(endpoint, size, folder), captured = FALSE),
@@ -193,16 +193,10 @@ results_open <- function(host, size, directory = NULL, limit = "1g") {
   list(route = route, size = size, folder = folder, child = child)
 }
 
-results_folder <- function() {
-  folder <- tempfile("sparkring")
-  dir.create(folder, mode = "0700")
-  folder
-}
-
 # Deletes all files, also when the attempt has failed.
 results_close <- function(results) {
   if (!is.null(results$child)) child_kill(results$child)
-  unlink(results$folder, recursive = TRUE)
+  folder_remove(results$folder)
   if (is.null(results$route$directory)) return()
   shared <- results_shared(results$route, seq_len(results$size) - 1L)
   unlink(c(shared, paste0(shared, "-new")))

@@ -15,8 +15,8 @@ supervisor_run <- function(df, job, barrier) {
     gone = FALSE, local = isTRUE(job$local), sends = FALSE
   ))
   if (!state$local && !is.null(job$results)) {
-    job$folder <- results_folder()
-    on.exit(unlink(job$folder, recursive = TRUE))
+    job$folder <- folder_create()
+    on.exit(folder_remove(job$folder))
   }
   printed <- supervisor_reader(state, isTRUE(job$local))
   child <- tryCatch({

@@ -9,6 +9,7 @@ import operator
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -316,3 +317,36 @@ def test_progress_elsewhere():
     with sparkring.init() as comm:
         comm.progress(1, 2)
         assert comm.attempt == 0
+
+
+DRIVER = """
+import signal, sys
+from sparkring.spark import run
+
+def play(comm):
+    comm.barrier()
+    print("ready")
+    signal.pause()
+
+run(play, num_proc=-2)
+"""
+
+
+def test_a_killed_driver_leaves_no_file(tmp_path):
+    """Nor does a kill of its process group."""
+    for kill in (os.kill, os.killpg):
+        driver = subprocess.Popen(
+            [sys.executable, "-c", DRIVER],
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        with driver.stdout as lines:
+            assert lines.readline().endswith(b"ready\n")
+            assert list(tmp_path.glob("sparkring-*/process-*"))
+            kill(driver.pid, signal.SIGKILL)
+            driver.wait()
+            deadline = time.monotonic() + 60
+            while list(tmp_path.iterdir()) and time.monotonic() < deadline:
+                time.sleep(0.05)
+        assert not list(tmp_path.iterdir())

@@ -2,7 +2,8 @@
 """An attempt as processes of this machine, without Spark, under ``sparkring-run``.
 
 The launcher draws the token, prints the output of the ranks, ends all ranks when one fails, and
-leaves no process behind. Function and results go through a directory that only this user can read.
+leaves no process behind. Function and results go through a directory that only this user can read,
+and that no end of the driver leaves behind.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from sparkring._core import blame_weight
 from sparkring._launch import process_tree, supervisor
+from sparkring._launch.temporary_folder import temporary_folder
 from sparkring.spark import _exit_barrier as exit_barrier
 from sparkring.spark import _log_forwarder as log_forwarder
 from sparkring.spark import _task_main as task_main
@@ -74,8 +75,7 @@ class LocalJob:
         """Run all ranks once. Return an error when a rank ended without a result."""
         self.last = {number: deque(maxlen=log_forwarder.KEPT) for number in range(self.num_proc)}
         self.launcher_line = None
-        with tempfile.TemporaryDirectory(prefix="sparkring-") as name:
-            directory = Path(name)
+        with temporary_folder() as directory:
             (directory / "attempt").write_bytes(pickle.dumps(attempt))
             self.launch(directory)
             rank_results = [self.read(path) for path in sorted(directory.glob("result-*"))]

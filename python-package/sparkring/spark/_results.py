@@ -169,7 +169,8 @@ class Sender(log_forwarder.Driver):
     def read(self) -> None:
         """Read the proofs, and then the confirmation."""
         if not self.session:
-            return super().read()
+            super().read()
+            return
         assert self.channel
         piece = self.channel.recv(log_forwarder.TAG)
         self.answer += piece

@@ -84,6 +84,34 @@ test_that("an interrupt ends the processes, and leaves nothing behind", {
   expect_identical(list.files(tempdir(), "^sparkring"), before)
 })
 
+test_that("a killed driver leaves no file", {
+  temporary <- tempfile("driver")
+  dir.create(temporary)
+  script <- quote({
+    f <- function(comm) {
+      ring_barrier(comm)
+      repeat Sys.sleep(0.1)
+    }
+    sparkring::ring_run(NULL, f, num_proc = -2)
+  })
+  driver <- child_start(function() {
+    Sys.setenv(TMPDIR = temporary)
+    .Call(C_child_become, c(file.path(R.home("bin"), "Rscript"), "-e", deparse1(script, "\n")))
+  }, captured = FALSE)
+  on.exit(child_kill(driver))
+  wait_for_files <- function(there) {
+    deadline <- Sys.time() + 60
+    repeat {
+      files <- list.files(temporary, "^job.rds$", recursive = TRUE)
+      if (length(files) == there || Sys.time() > deadline) return(length(files))
+      Sys.sleep(0.1)
+    }
+  }
+  expect_identical(wait_for_files(1L), 1L)
+  tools::pskill(driver$process$pid, tools::SIGKILL)
+  expect_identical(wait_for_files(0L), 0L)
+})
+
 test_that("a rank that returns early is told of at once", {
   f <- of_script(function(comm) if (ring_rank(comm) > 0) ring_allreduce(comm, 1))
   begin <- Sys.time()
