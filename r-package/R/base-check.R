@@ -63,14 +63,30 @@ check_no_dots <- function(..., where = "with a communicator") {
   check_stop("there is no argument ", name, " ", where)
 }
 
-# As check_no_dots(), for a method that passes the arguments `known` on.
-check_method_dots <- function(..., known = character()) {
+# As check_no_dots(), for a method that passes the arguments `known` on, and takes more models of
+# the class `models`.
+check_method_dots <- function(..., known = character(), models = NULL,
+                              where = "for a distributed model") {
   names <- or_default(names(list(...)), rep("", ...length()))
-  odd <- which(!nzchar(names) | is.na(pmatch(names, known, duplicates.ok = TRUE)))
+  fits <- vapply(list(...), inherits, NA, or_default(models, ""))
+  odd <- which(!fits & (!nzchar(names) | is.na(pmatch(names, known, duplicates.ok = TRUE))))
   if (length(odd) == 0L) return(invisible())
   name <- names[[odd[[1L]]]]
+  if (!nzchar(name) && !is.null(models)) {
+    check_stop("the models must all be of class ", models, ", and one is ",
+               describe(...elt(odd[[1L]])))
+  }
   name <- if (nzchar(name)) paste0("`", name, "`") else "after the last"
-  check_stop("there is no argument ", name, " for a distributed model")
+  check_stop("there is no argument ", name, " ", where)
+}
+
+# The same for methods of print() and format(), which get what print() of a list got.
+check_print_dots <- function(..., known = character()) {
+  check_method_dots(..., known = c(known, names(formals(print.default))), where = "of print()")
+}
+
+check_format_dots <- function(...) {
+  check_method_dots(..., known = names(formals(format.default)), where = "of format()")
 }
 
 check_string <- function(x, name) {

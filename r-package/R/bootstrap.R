@@ -244,7 +244,7 @@ bootstrap_errors <- function(x) {
 
 #' @export
 print.ring_bootstrap <- function(x, digits = max(3L, getOption("digits") - 3L), ...) {
-  check_method_dots(...)
+  check_print_dots(...)
   cat("Bootstrap of the rows of all ranks, ", x$R, " replicates\n\n", sep = "")
   print(bootstrap_errors(x), digits = digits)
   odd <- colSums(!is.finite(x$t))

@@ -42,12 +42,14 @@ ring_test <- function(request) .Call(C_request_test, request)
 
 #' @export
 format.ring_request <- function(x, ...) {
+  check_format_dots(...)
   words <- .Call(C_request_describe, x)
   sprintf("<ring_request> %s, %s", words[[1L]], words[[2L]])
 }
 
 #' @export
 print.ring_request <- function(x, ...) {
+  check_print_dots(...)
   cat(format(x), "\n", sep = "")
   invisible(x)
 }

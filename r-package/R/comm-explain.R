@@ -78,10 +78,14 @@ ring_comm_explain <- function(comm, collective, bytes, dtype = "float64", root =
 }
 
 #' @export
-format.ring_explanation <- function(x, ...) x$text
+format.ring_explanation <- function(x, ...) {
+  check_format_dots(...)
+  x$text
+}
 
 #' @export
 print.ring_explanation <- function(x, ...) {
+  check_print_dots(...)
   cat(format(x), "\n", sep = "")
   invisible(x)
 }

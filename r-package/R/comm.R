@@ -97,6 +97,7 @@ ring_abort <- function(comm, reason = NULL) {
 
 #' @export
 format.ring_comm <- function(x, ...) {
+  check_format_dots(...)
   rank <- ring_rank(x)
   size <- ring_size(x)
   secured <- if (.Call(C_comm_authenticated, x)) "authenticated" else "NOT authenticated (no token)"
@@ -108,6 +109,7 @@ format.ring_comm <- function(x, ...) {
 
 #' @export
 print.ring_comm <- function(x, ...) {
+  check_print_dots(...)
   cat(format(x), "\n", sep = "")
   invisible(x)
 }

@@ -23,7 +23,8 @@ coxph_baseline <- function(comm, records, fit, levels) {
 }
 
 #' @export
-print.ring_coxph <- function(x, ...) {
+print.ring_coxph <- function(x, digits = max(1L, getOption("digits") - 3L), ...) {
+  check_print_dots(..., known = "signif.stars")
   loadNamespace("survival")
   NextMethod()
   model_print_unconverged(x)
@@ -32,6 +33,7 @@ print.ring_coxph <- function(x, ...) {
 
 #' @export
 summary.ring_coxph <- function(object, ...) {
+  check_method_dots(..., known = c("conf.int", "scale"))
   loadNamespace("survival")
   found <- NextMethod()
   found$converged <- object$converged
@@ -40,7 +42,8 @@ summary.ring_coxph <- function(object, ...) {
 }
 
 #' @export
-print.summary.ring_coxph <- function(x, ...) {
+print.summary.ring_coxph <- function(x, digits = max(getOption("digits") - 3, 3), ...) {
+  check_print_dots(..., known = c("signif.stars", "expand"))
   loadNamespace("survival")
   NextMethod()
   model_print_unconverged(x)
@@ -48,7 +51,10 @@ print.summary.ring_coxph <- function(x, ...) {
 }
 
 #' @export
-nobs.ring_coxph <- function(object, ...) object$nevent
+nobs.ring_coxph <- function(object, ...) {
+  check_method_dots(..., known = "use.fallback") # of step()
+  object$nevent
+}
 
 #' @export
 logLik.ring_coxph <- function(object, ...) {
@@ -79,18 +85,19 @@ extractAIC.ring_coxph <- function(fit, scale, k = 2, ...) {
 }
 
 #' @export
-anova.ring_coxph <- function(object, ...) {
+anova.ring_coxph <- function(object, ..., test = "Chisq") {
+  check_method_dots(..., models = "ring_coxph")
   if (...length() == 0L) {
     stop("anova() of one ring_coxph would need the rows: pass several models", call. = FALSE)
   }
-  fits <- list(object, ...)
+  fits <- unname(list(object, ...))
   model_check_size(vapply(fits, `[[`, 1L, "n"))
   likelihood <- vapply(fits, function(fit) fit$loglik[[2L]], 1)
   freedom <- vapply(fits, function(fit) sum(!is.na(fit$coefficients)), 1L)
   change <- c(NA, abs(diff(freedom)))
   value <- c(NA, abs(2 * diff(likelihood)))
-  table <- data.frame(likelihood, value, change, model_tail(stats::pchisq, value, change))
-  names(table) <- c("loglik", "Chisq", "Df", "Pr(>|Chi|)")
+  table <- data.frame(loglik = likelihood, Chisq = value, Df = change)
+  if (identical(test, "Chisq")) table$"Pr(>|Chi|)" <- model_tail(stats::pchisq, value, change)
   rownames(table) <- seq_along(fits)
   models <- vapply(fits, function(fit) paste(deparse(fit$formula), collapse = "\n"), "")
   heading <- c("Analysis of Deviance Table\n Cox model: response is ",

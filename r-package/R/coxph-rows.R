@@ -18,5 +18,22 @@ model.matrix.ring_coxph <- function(object, ...) coxph_refuse() # nolint: object
 #' @export
 weights.ring_coxph <- function(object, ...) coxph_refuse()
 
+# The concordance of the predictions of new rows, which need no rows of the fit.
 #' @exportS3Method survival::concordance
-concordance.ring_coxph <- function(object, ...) coxph_refuse() # nolint: object_name_linter.
+concordance.ring_coxph <- function(object, ..., newdata) { # nolint: object_name_linter.
+  if (missing(newdata)) coxph_refuse()
+  known <- c("ymin", "ymax", "timewt", "influence", "ranks", "timefix", "keepstrata")
+  check_method_dots(..., known = known)
+  if (!is.data.frame(newdata)) {
+    stop("`newdata` must be a data frame, not ", describe(newdata), call. = FALSE)
+  }
+  env <- list2env(mget(c("Surv", "strata"), asNamespace("survival")),
+                  parent = environment(object$terms))
+  strata <- as.list(attr(object$terms, "variables"))[1L + attr(object$terms, "specials")$strata]
+  formula <- stats::reformulate(c(".fitted", vapply(strata, deparse1, "")), object$formula[[2L]],
+                                env = env)
+  newdata$.fitted <- predict(object, newdata)
+  found <- survival::concordance(formula, newdata, reverse = TRUE, ...)
+  found$call <- match.call()
+  found
+}

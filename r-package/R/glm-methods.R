@@ -7,6 +7,7 @@ NULL
 
 #' @export
 print.ring_glm <- function(x, digits = max(3L, getOption("digits") - 3L), ...) {
+  check_print_dots(...)
   cat("\nCall:  ", paste(deparse(x$call), collapse = "\n"), "\n\n", sep = "")
   model_print_coefficients(x, digits)
   cat("\nDegrees of Freedom: ", x$df.null, " Total (i.e. Null);  ", x$df.residual, " Residual\n",
@@ -40,8 +41,9 @@ summary.ring_glm <- function(object, dispersion = NULL, ...) {
 }
 
 #' @export
-print.summary.ring_glm <- function(x, ...) {
-  if (length(x$deviance.resid) > 0L) NextMethod() else model_print_summary(x, ...)
+print.summary.ring_glm <- function(x, digits = max(3L, getOption("digits") - 3L), ...) {
+  check_print_dots(..., known = model_print_arguments("summary.glm"))
+  if (length(x$deviance.resid) > 0L) NextMethod() else model_print_summary(x, digits = digits, ...)
   model_print_unconverged(x)
   invisible(x)
 }
@@ -57,13 +59,22 @@ vcov.ring_glm <- function(object, complete = TRUE, ...) {
 }
 
 #' @export
-nobs.ring_glm <- function(object, ...) object$nobs
+nobs.ring_glm <- function(object, ...) {
+  check_method_dots(..., known = "use.fallback") # of step()
+  object$nobs
+}
 
 #' @export
-formula.ring_glm <- function(x, ...) x$formula
+formula.ring_glm <- function(x, ...) {
+  check_method_dots(...)
+  x$formula
+}
 
 #' @export
-family.ring_glm <- function(object, ...) object$family
+family.ring_glm <- function(object, ...) {
+  check_method_dots(...)
+  object$family
+}
 
 #' @export
 logLik.ring_glm <- function(object, ...) {

@@ -22,7 +22,8 @@ glm_refit <- function(object, rows, columns) {
 
 #' @export
 anova.ring_glm <- function(object, ..., dispersion = NULL, test = NULL) {
-  others <- Filter(function(x) inherits(x, "ring_glm"), list(...))
+  check_method_dots(..., models = "ring_glm")
+  others <- unname(list(...))
   if (length(others) > 0L) return(glm_compare(c(list(object), others), dispersion, test))
   if (is.null(dispersion)) dispersion <- object$dispersion
   rows <- glm_session(object, "anova()", chunked = TRUE)
@@ -214,7 +215,7 @@ glm_profile <- function(i, object, rows, limit, del, maxsteps) {
 #'   ranks call it, in the function that has fitted the model. `"wald"`: from the standard errors,
 #'   anywhere. By default it is `"profile"` where the rows are, and not in chunks; else `"wald"`,
 #'   with a message.
-#' @param ... Ignored.
+#' @param ... No further arguments: they are errors.
 #' @returns A matrix with a row for each coefficient, as from [stats::confint()].
 #' @seealso [ring_glm()]
 #' @examples

@@ -47,6 +47,7 @@ coef.ring_glmnet <- function(object, s = NULL, ...) {
 #' @export
 predict.ring_glmnet <- function(object, newx, s = NULL, type = c("link", "response", "class"),
                                 offset = NULL, ...) {
+  check_method_dots(...)
   type <- match.arg(type)
   if (missing(newx)) stop("predict() needs `newx`: the model holds no rows", call. = FALSE)
   if (is_table(newx)) return(glmnet_predict_table(object, newx, s, type, offset))
@@ -102,6 +103,7 @@ glmnet_predict_table <- function(object, tbl, s, type, offset) {
 
 #' @export
 print.ring_glmnet <- function(x, digits = max(3L, getOption("digits") - 3L), ...) {
+  check_print_dots(...)
   cat("\nCall:  ", paste(deparse(x$call), collapse = "\n"), "\n\n", sep = "")
   table <- data.frame(Df = x$df, "%Dev" = round(100 * x$dev.ratio, 2),
                       Lambda = signif(x$lambda, digits), check.names = FALSE)

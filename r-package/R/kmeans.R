@@ -256,6 +256,7 @@ kmeans_plus <- function(x, weights, k) {
 
 #' @export
 print.ring_kmeans <- function(x, digits = max(3L, getOption("digits") - 3L), ...) {
+  check_print_dots(...)
   cat("K-means with ", nrow(x$centers), " clusters of sizes ", toString(x$size), "\n\n",
       "Cluster means:\n", sep = "")
   print(x$centers, digits = digits)

@@ -34,6 +34,7 @@ lm_sketch_call <- function(object) {
 
 #' @export
 print.ring_lm <- function(x, digits = max(3L, getOption("digits") - 3L), ...) {
+  check_print_dots(...)
   cat("\nCall:\n", paste(deparse(x$call), collapse = "\n"), "\n\n", sep = "")
   model_print_coefficients(x, digits)
   cat("\n")
@@ -62,9 +63,16 @@ summary.ring_lm <- function(object, ...) {
 }
 
 #' @export
-print.summary.ring_lm <- function(x, ...) {
-  if (length(x$residuals) > 0L) NextMethod() else model_print_summary(x, ...)
+print.summary.ring_lm <- function(x, digits = max(3L, getOption("digits") - 3L), ...) {
+  check_print_dots(..., known = model_print_arguments("summary.lm"))
+  if (length(x$residuals) > 0L) NextMethod() else model_print_summary(x, digits = digits, ...)
   invisible(x)
+}
+
+# The arguments of a method of print() of stats, which passes others on to printCoefmat().
+model_print_arguments <- function(class) {
+  method <- utils::getS3method("print", class, envir = asNamespace("stats"))
+  c(names(formals(method)), names(formals(stats::printCoefmat)))
 }
 
 # Prints a summary of the methods of stats without its quantiles of residuals: a model of chunks has
@@ -124,6 +132,7 @@ confint.ring_lm <- function(object, parm, level = 0.95, ...) {
 
 #' @export
 anova.ring_lm <- function(object, ...) {
+  check_method_dots(..., known = c("scale", "test"), models = "ring_lm")
   others <- list(...)
   models <- vapply(others, inherits, NA, "ring_lm")
   fits <- c(list(object), others[models])
@@ -144,10 +153,10 @@ deviance.ring_lm <- function(object, ...) {
 }
 
 #' @export
-nobs.ring_lm <- function(object, ...) object$nobs
+nobs.ring_lm <- nobs.ring_glm
 
 #' @export
-formula.ring_lm <- function(x, ...) x$formula
+formula.ring_lm <- formula.ring_glm
 
 #' @export
 logLik.ring_lm <- function(object, ...) {

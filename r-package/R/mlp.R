@@ -195,6 +195,7 @@ mlp_compute <- function(x, truth, par, layers) {
 
 #' @export
 print.ring_mlp <- function(x, ...) {
+  check_print_dots(...)
   kind <- if (is.null(x$levels)) "regression" else paste("classes", toString(x$levels))
   cat("<ring_mlp> layers ", paste(x$layers, collapse = "-"), ", ", kind, ", loss ",
       format(x$loss, digits = 4L), " after ", x$evaluations, " evaluations",
@@ -241,6 +242,7 @@ summary.ring_mlp <- function(object, ...) {
 
 #' @export
 print.summary.ring_mlp <- function(x, digits = max(3L, getOption("digits") - 3L), ...) {
+  check_print_dots(...)
   cat("\nCall:\n", paste(deparse(x$call), collapse = "\n"), "\n\n", sep = "")
   print(x$layers, row.names = FALSE)
   kind <- if (is.null(x$levels)) "Regression" else paste("Classes:", toString(x$levels))

@@ -194,6 +194,7 @@ network_history <- function(python) {
 
 #' @export
 print.ring_network <- function(x, ...) {
+  check_print_dots(...)
   cat("A network of ", c(torch = "PyTorch", keras = "Keras")[[x$framework]], ", after ",
       nrow(x$history), " epochs; the best:\n", sep = "")
   print(x$best, row.names = FALSE)
@@ -204,6 +205,7 @@ print.ring_network <- function(x, ...) {
 
 #' @exportS3Method sparklyr::ml_predict
 ml_predict.ring_network <- function(x, dataset, ...) {
+  check_method_dots(...)
   driver_check_table(dataset)
   sc <- sparklyr::spark_connection(dataset)
   found <- pyspark_call(x$python$transform(network_frame(ring_pyspark(sc), dataset)))
@@ -215,6 +217,7 @@ predict.ring_network <- function(object, tbl, ...) ml_predict.ring_network(objec
 
 #' @exportS3Method sparklyr::ml_save
 ml_save.ring_network <- function(x, path, overwrite = FALSE, ...) {
+  check_method_dots(...)
   writer <- x$python$write()
   if (check_flag(overwrite, "overwrite")) writer <- writer$overwrite()
   pyspark_call(writer$save(path))
@@ -222,5 +225,8 @@ ml_save.ring_network <- function(x, path, overwrite = FALSE, ...) {
 }
 
 #' @exportS3Method generics::glance
-glance.ring_network <- function(x, ...) tidy_frame(x$best)
+glance.ring_network <- function(x, ...) {
+  check_method_dots(...)
+  tidy_frame(x$best)
+}
 # nolint end

@@ -118,6 +118,7 @@ ml_predict.ring_prcomp <- ml_predict.ring_lm
 
 #' @exportS3Method sparklyr::ml_save
 ml_save.ring_glm <- function(x, path, overwrite = FALSE, ...) {
+  check_method_dots(...)
   if (file.exists(path) && !check_flag(overwrite, "overwrite")) {
     check_stop("the file ", path, " exists: pass another path, or overwrite = TRUE")
   }

@@ -61,7 +61,8 @@ NULL
 #' @rdname ring_tidy
 #' @exportS3Method generics::tidy
 tidy.ring_lm <- function(x, conf.int = FALSE, conf.level = 0.95, ...) {
-  intervals <- if (conf.int) stats::confint(x, level = conf.level, ...)
+  check_method_dots(...)
+  intervals <- if (conf.int) stats::confint(x, level = conf.level)
   tidy_table(stats::coef(summary(x)), intervals)
 }
 
@@ -107,6 +108,7 @@ augment.ring_lm <- function(x, newdata, ...) {
 #' @rdname ring_tidy
 #' @exportS3Method generics::tidy
 tidy.ring_glm <- function(x, exponentiate = FALSE, conf.int = FALSE, conf.level = 0.95, ...) {
+  check_method_dots(..., known = "method")
   intervals <- if (conf.int) stats::confint(x, level = conf.level, ...)
   if (conf.int && !is.matrix(intervals)) intervals <- t(as.matrix(intervals))
   if (conf.int) rownames(intervals) <- names(x$coefficients)
@@ -266,6 +268,7 @@ augment.ring_prcomp <- function(x, newdata, ...) {
 #' @rdname ring_tidy
 #' @exportS3Method generics::tidy
 tidy.ring_bootstrap <- function(x, conf.int = FALSE, conf.level = 0.95, ...) {
+  check_method_dots(..., known = "type")
   errors <- unname(bootstrap_errors(x))
   found <- data.frame(statistic = errors[, 1L], bias = errors[, 2L], std.error = errors[, 3L])
   if (!is.null(names(x$t0))) found <- cbind(term = names(x$t0), found)

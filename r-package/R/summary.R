@@ -104,6 +104,7 @@ summary_values <- function(comm, x, types, missing, top) {
 
 #' @export
 print.ring_summary <- function(x, digits = 4L, ...) {
+  check_print_dots(...)
   cat(format(x$rows, big.mark = ","), "rows on all ranks\n")
   for (part in list(summary_dated(x$numbers, digits), x$values)) {
     if (nrow(part) == 0L) next

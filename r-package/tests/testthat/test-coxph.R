@@ -169,6 +169,11 @@ test_that("terms and likelihoods that coxph() treats in its own way are those of
   expect_error(predict(fit, lung, refrence = "zero"), "there is no argument `refrence` for a dist")
   expect_error(predict(fit, lung["sex"]), "`newdata` has not the variables of the strata: pass")
   expect_equal(survival::basehaz(fit)$hazard, survival::basehaz(truth)$hazard, tolerance = 1e-8)
+  new <- lung[seq(1, nrow(lung), 3), ]
+  found <- survival::concordance(fit, newdata = new, timewt = "S")
+  expected <- survival::concordance(truth, newdata = new, timewt = "S")
+  kept <- setdiff(names(expected), "call")
+  expect_equal(found[kept], expected[kept], tolerance = 1e-10)
   for (f in list(survival::cox.zph, survival::concordance, survival::coxph.detail, model.matrix)) {
     expect_error(f(fit), "this function of survival needs all rows of the fit")
   }

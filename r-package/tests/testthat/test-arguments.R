@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Arguments that a function does not know, lacks or cannot use are errors that name them.
+
+of_namespace <- parseNamespaceFile("sparkring", dirname(system.file(package = "sparkring")))
+
+test_that("each method refuses an argument that it does not know", {
+  skip_if_not_installed("survival")
+  comm <- local_world()
+  lung <- na.omit(survival::lung[c("time", "status", "age")])
+  mean_of <- function(data, weights, comm) sum(weights * data) / sum(weights)
+  request <- ring_barrier_start(comm)
+  objects <- list(
+    ring_lm = ring_lm(comm, dist ~ speed, cars),
+    ring_glm = ring_glm(comm, dist ~ speed, data = cars),
+    ring_glmnet = ring_glmnet(comm, mtcars[2:4], mtcars$mpg, nlambda = 3),
+    ring_coxph = ring_coxph(comm, Surv(time, status) ~ age, lung),
+    ring_kmeans = ring_kmeans(comm, cars, 2), ring_prcomp = ring_prcomp(comm, cars),
+    ring_mlp = ring_mlp(comm, dist ~ speed, cars, hidden = 1, max_iter = 1),
+    ring_bootstrap = ring_bootstrap(comm, cars$dist, mean_of, R = 9, groups = 3),
+    ring_summary = ring_summary(comm, cars), ring_comm = comm, ring_request = request,
+    ring_explanation = ring_comm_explain(comm, "allreduce", 1), ring_network = list()
+  )
+  whole <- list(newdata = cars, newx = mtcars[2:4], dataset = cars, tbl = cars,
+                path = tempfile("model"), scope = ~.)
+  for (name in names(objects)) {
+    methods <- of_namespace$S3methods
+    methods <- methods[sub("^summary[.]", "", methods[, 2]) == name, , drop = FALSE]
+    # plot() passes its arguments on. Others of ring_coxph need rows, whatever their arguments are.
+    rows <- name == "ring_coxph" &
+      methods[, 1] %in% c("residuals", "fitted", "weights", "model.frame", "model.matrix")
+    for (i in which(methods[, 1] != "plot" & !rows)) {
+      class <- methods[i, 2]
+      generic <- sub(".*::", "", methods[i, 1])
+      method <- getFromNamespace(paste0(generic, ".", class), "sparkring")
+      object <- if (class == name) objects[[name]] else summary(objects[[name]])
+      rest <- whole[intersect(names(whole), names(formals(method)))]
+      expect_error(do.call(method, c(list(object), rest, list(nonsense = 1))),
+                   "there is no argument `nonsense`", info = paste(generic, class))
+    }
+  }
+  ring_wait(request)
+  expect_output(print(list(objects$ring_lm), digits = 3, quote = FALSE), "speed")
+  expect_output(print(summary(objects$ring_glm), signif.stars = FALSE, P.values = TRUE), "speed")
+  expect_error(anova(objects$ring_lm, objects$ring_lm, lm(dist ~ speed, cars)),
+               "the models must all be of class ring_lm, and one is a lm")
+})
