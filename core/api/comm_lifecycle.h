@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The life of a communicator: opening, closing, aborting, freeing. The public functions are in
- * sparkring.h; split.c opens children by the first two below.
+ * The life of a communicator: opening, closing, aborting, freeing. The public functions are in sparkring.h. split.c
+ * opens children by ring_comm_alloc and ring_comm_gather_up. The layers above name ranks and accuse them.
  */
 #ifndef RING_API_COMM_LIFECYCLE_H
 #define RING_API_COMM_LIFECYCLE_H

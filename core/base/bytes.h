@@ -24,7 +24,7 @@ static inline uint64_t bytes_get(const uint8_t **from, int width) {
   return value;
 }
 
-/* What is left of the bytes. A read of more than that sets `bad`, and every later read fails, too. */
+/* The bytes that are left. A read of more bytes sets `bad`, and every later read fails, too. */
 typedef struct bytes_cursor {
   const uint8_t *at;
   size_t left;

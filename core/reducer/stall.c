@@ -20,7 +20,7 @@ static bool stall_expires(const ring_stall *stall, const ring_submission *mine, 
   return stall->timeout > 0 && now - mine->begun >= stall->timeout;
 }
 
-/* What this rank waits for under a name: also the end of a failure that other ranks have not had yet. */
+/* The submission that waits under a name: a deferred one until all ranks have the failure of the one before. */
 static ring_submission *stall_waiting(const ring_entry *entry) {
   return entry->mine != NULL ? entry->mine : entry->deferred;
 }

@@ -2,7 +2,7 @@
 #
 # Numbers of 64 bits that R stores in the bits of doubles: integer64 of package bit64, and nanotime.
 # Functions that take them for doubles compute with other numbers. So integer64 becomes doubles,
-# where doubles hold the numbers exactly. What they cannot hold is an error.
+# where doubles hold the numbers exactly. Other numbers are an error.
 
 integer64_classes <- c("integer64", "nanotime", "nanoduration", "nanoperiod", "nanoival")
 

@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "ranks.h"
+#include "reducers.h"
 #include "sparkring_messages.h"
 
 typedef struct progress {
@@ -50,6 +51,33 @@ static void test_an_abort_after_a_loss_in_messages(void) {
   RUN_RANKS(3, lose_in_messages, (progress){0});
 }
 
+/* ---- Reducers ------------------------------------------------------------------------------ */
+
+/* Rank 2 submits nothing after the loss, so rank 1 alone learns of it. */
+static void lose_in_reducer(int rank, int size, void *shared) {
+  progress *of = shared;
+  ring_comm *comm = open_rank(rank, size);
+  ring_reducer *reducer = reducer_of(comm, NULL);
+  const int64_t count = 1;
+  float number = 1;
+  const ring_operation operation = sum_of("x", &number, &count);
+  finish_well(submit(reducer, &operation));
+  ranks_barrier(&of->arrived, size);
+  if (rank == 0) _exit(0);
+  if (rank == 1) {
+    finish_with(submit(reducer, &operation), RING_PEER_LOST, "rank 0 (127.0.0.1)");
+    abort_after(comm, of);
+  } else {
+    expect_loss_of(comm, 0, "rank 0 (127.0.0.1)", of);
+  }
+  ring_reducer_free(reducer);
+  ring_comm_free(comm);
+}
+
+static void test_an_abort_after_a_loss_in_a_reducer(void) {
+  RUN_RANKS(3, lose_in_reducer, (progress){0});
+}
+
 /* ---- Split --------------------------------------------------------------------------------- */
 
 /* The child has ranks 2 and 1, in this order. */
@@ -75,6 +103,7 @@ static void test_an_abort_after_a_loss_in_a_child(void) {
 
 int main(void) {
   RUN(test_an_abort_after_a_loss_in_messages);
+  RUN(test_an_abort_after_a_loss_in_a_reducer);
   RUN(test_an_abort_after_a_loss_in_a_child);
   return 0;
 }
