@@ -207,13 +207,11 @@ static void start_in_two_threads(void *unused) {
 
 /* ---- Tests -------------------------------------------------------------------------------- */
 
-static int more_preemptions; /* than in a short run: the argument */
-
 static void explore(const char *name, void (*scenario)(void *), void (*own)(void),
                     int preemptions) {
   char text[64];
   snprintf(text, sizeof text, "%d requests, %s", given.requests, name);
-  interleavings_explore(text, scenario, (void *)(uintptr_t)own, preemptions + more_preemptions);
+  interleavings_explore(text, scenario, (void *)(uintptr_t)own, preemptions);
 }
 
 static void explore_waits(int requests, int preemptions) {
@@ -272,7 +270,7 @@ static void test_requests_end_where_starts_wait(void) {
 }
 
 int main(int argc, char **argv) {
-  more_preemptions = argc > 1 ? atoi(argv[1]) : 0;
+  interleavings_configure(argc, argv);
   RUN(test_requests_end);
   RUN(test_requests_end_after_a_failure);
   RUN(test_requests_end_after_an_abort_in_a_hook);

@@ -163,22 +163,18 @@ static void close_beside(void *unused) {
 
 /* ---- Tests -------------------------------------------------------------------------------- */
 
-static int more_preemptions; /* than in a short run: the argument */
-
-#define EXPLORE(scenario) interleavings_explore(#scenario, scenario, NULL, 2 + more_preemptions)
-
 static void test_waits_end(void) {
-  EXPLORE(receive_in_threads);
-  EXPLORE(probe_in_a_thread);
+  EXPLORE(receive_in_threads, 2);
+  EXPLORE(probe_in_a_thread, 2);
 
-  EXPLORE(send_in_a_thread);
-  EXPLORE(cancel);
-  EXPLORE(abort_beside);
-  EXPLORE(close_beside);
+  EXPLORE(send_in_a_thread, 2);
+  EXPLORE(cancel, 2);
+  EXPLORE(abort_beside, 2);
+  EXPLORE(close_beside, 2);
 }
 
 int main(int argc, char **argv) {
-  if (argc > 1) more_preemptions = atoi(argv[1]);
+  interleavings_configure(argc, argv);
   RUN(test_waits_end);
   return 0;
 }

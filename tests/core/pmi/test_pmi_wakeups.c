@@ -92,11 +92,6 @@ static void abort_beside_close(void *unused) {
 
 /* ---- Tests -------------------------------------------------------------------------------- */
 
-static int more_preemptions; /* than in a short run: the argument */
-
-#define EXPLORE(scenario, preemptions)                                                             \
-  interleavings_explore(#scenario, scenario, NULL, (preemptions) + more_preemptions)
-
 static void test_servers_end(void) {
   EXPLORE(close_without_a_program, 2);
   EXPLORE(close_after_a_program, 1);
@@ -105,7 +100,7 @@ static void test_servers_end(void) {
 }
 
 int main(int argc, char **argv) {
-  if (argc > 1) more_preemptions = atoi(argv[1]);
+  interleavings_configure(argc, argv);
   RUN(test_servers_end);
   return 0;
 }

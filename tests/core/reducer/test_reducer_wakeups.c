@@ -109,11 +109,6 @@ static void abort_beside(void *unused) {
 
 /* ---- Tests -------------------------------------------------------------------------------- */
 
-static int more_preemptions; /* than in a short run: the argument */
-
-#define EXPLORE(scenario, preemptions)                                                             \
-  interleavings_explore(#scenario, scenario, NULL, (preemptions) + more_preemptions)
-
 static void test_waits_end(void) {
   EXPLORE(sums_in_threads, 1);
   EXPLORE(sums_in_turn, 2);
@@ -123,7 +118,7 @@ static void test_waits_end(void) {
 }
 
 int main(int argc, char **argv) {
-  if (argc > 1) more_preemptions = atoi(argv[1]);
+  interleavings_configure(argc, argv);
   RUN(test_waits_end);
   return 0;
 }

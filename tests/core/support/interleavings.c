@@ -253,6 +253,12 @@ static void resume(int number) {
   swapcontext(&all.home, &one->context);
 }
 
+static int more_preemptions; /* than in a short run */
+
+void interleavings_configure(int argc, char **argv) {
+  if (argc > 1) more_preemptions = atoi(argv[1]);
+}
+
 void interleavings_explore(const char *name, void (*scenario)(void *arg), void *arg,
                            int preemptions) {
   size_t runs = 0;
@@ -264,7 +270,7 @@ void interleavings_explore(const char *name, void (*scenario)(void *arg), void *
     all.chooses = all.refuses = false;
     all.now = SLICE_NS;
     all.made = all.pauses = all.steps = all.noted = 0;
-    all.budget = preemptions;
+    all.budget = preemptions + more_preemptions;
     all.current = make_thread((void *(*)(void *))(void (*)(void))scenario, arg, false);
     for (int next; (next = choose_thread()) >= 0;) resume(next);
     all.explores = false;

@@ -20,9 +20,15 @@
 
 #include <stdbool.h>
 
+/* Reads the argument of a test: the number of preemptions to add to each bound, for a long run. */
+void interleavings_configure(int argc, char **argv);
+
 /* Runs a scenario in every order, and prints the number of runs. The scenario ends all its threads. */
 void interleavings_explore(const char *name, void (*scenario)(void *arg), void *arg,
                            int preemptions);
+
+/* The same for a scenario without an argument. */
+#define EXPLORE(scenario, preemptions) interleavings_explore(#scenario, scenario, NULL, preemptions)
 
 /* Between both calls there are choices. Before the first, a thread goes on as long as it can. */
 void interleavings_begin(void);

@@ -37,7 +37,7 @@ void run_comms_with(int size, comm_function function, const void *value, size_t 
  * that no rank is still opening, which a failure that is to come could reach. */
 void ranks_barrier(int *arrived, int size);
 
-/* Waits until ranks have counted up to `least` in shared memory. */
+/* Waits until ranks have counted up to `least` in shared memory; the time limit of a rank ends an endless wait. */
 void await_count(const int *count, int least);
 
 /* The time by a clock that only goes forward. */
