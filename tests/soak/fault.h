@@ -59,6 +59,9 @@ typedef struct fault_finding {
 bool fault_judge(const fault_case *of, const ring_error *error, fault_finding *finding, char *why,
                  size_t size);
 
+/* Makes the deadlines of this process and its children suit the load of the machine. */
+void fault_expect_load(void);
+
 /* Seconds that opening and calls may take in this world. */
 double fault_open_timeout(const plan_world *world);
 double fault_call_timeout(const plan_world *world);

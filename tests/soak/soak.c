@@ -22,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fault.h"
 #include "house.h"
 #include "report.h"
 #include "workers.h"
@@ -191,6 +192,7 @@ int main(int count, char **arguments) {
   house_things empty = house_count(&house);
   snprintf(workers.token, sizeof workers.token, "soak of process %d", (int)getpid());
   printf("soak: seed %llu\n", (unsigned long long)options.bounds.seed);
+  fault_expect_load();
   bool good = workers_start(&workers) && soak_run(&options, &workers, &house);
   workers_end(&workers);
   board_free(workers.board);
