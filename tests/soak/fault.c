@@ -2,15 +2,14 @@
 #include "fault.h"
 
 #include <errno.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "exchange.h"
+#include "load.h"
 
 /* The deadlines of worlds whose faults are found by them, on a machine that does nothing else. A rank that
  * dies before it has met anybody is missed when time runs out. */
@@ -23,9 +22,7 @@
 static double fault_stretch = 1;
 
 void fault_expect_load(void) {
-  double load = 0;
-  if (getloadavg(&load, 1) != 1) return;
-  fault_stretch = fmin(2.5, fmax(1, load / (double)sysconf(_SC_NPROCESSORS_ONLN) / 2));
+  fault_stretch = load_stretch(2.5);
 }
 
 bool fault_dooms(const plan_world *world, bool child, int victim, int size) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "load.h"
 #include "ranks.h"
 #include "requests.h"
 
@@ -26,7 +27,7 @@ static void *strike(void *arg) {
   usleep(50000);
   double begun = seconds();
   ring_comm_abort(s->comm, "planned");
-  CHECK(seconds() - begun < SOON);
+  CHECK(seconds() - begun < UNLOADED(SOON));
   CHECK_INT(ring_comm_usable(s->comm), 0);
   atomic_store(&s->struck, true);
   return NULL;
@@ -132,7 +133,7 @@ static void abort_own_call(int rank, int size, void *shared) {
     double begun = seconds();
     hook_comm = comm;
     expect_planned(comm, ring_barrier(comm));
-    CHECK(seconds() - begun < SOON);
+    CHECK(seconds() - begun < UNLOADED(SOON));
     __sync_fetch_and_add(&of->ended, 1);
   } else {
     await_count(&of->ended, 1);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "load.h"
 #include "ranks.h"
 
 enum { SIZE = 3, ORPHAN = 1, LATE = 2, LONG = 1 << 20, SOON = 5, LIMIT = 120 };
@@ -113,7 +114,7 @@ static ring_options family_options(int rank) {
 static void check_orphaned(const ring_error *error, int orphan, const char *call) {
   char text[128];
   if (error->status != RING_ABORTED) fprintf(stderr, "%s\n", error->message);
-  CHECK(seconds() - shared->killed_at < SOON);
+  CHECK(seconds() - shared->killed_at < UNLOADED(SOON));
   CHECK_INT(error->status, RING_ABORTED);
   CHECK_INT(error->rank, orphan);
   snprintf(text, sizeof text, "rank %d was orphaned during %s", orphan, call);

@@ -11,6 +11,7 @@
 
 #include "base/platform.h"
 #include "check.h"
+#include "load.h"
 #include "ranks.h"
 #include "requests.h"
 
@@ -51,7 +52,7 @@ static void kill_one(int rank, int size, void *shared) {
   for (int i = QUEUED - 1; i >= QUEUED / 2; i--) {
     finish_badly(requests[i], RING_PEER_LOST, size - 1, "was lost during");
   }
-  CHECK(seconds() - begun < 10);
+  CHECK(seconds() - begun < UNLOADED(10));
   CHECK_INT(ring_comm_usable(comm), 0);
   CHECK_INT(ring_barrier_start(comm, &more), RING_PEER_LOST);
   CHECK(more == NULL);
@@ -86,7 +87,7 @@ static void abort_queue(int rank, int size, void *shared) {
     usleep(20000); /* the helper is inside the first one */
     double begun = seconds();
     ring_comm_abort(comm, "the loss is NaN");
-    CHECK(seconds() - begun < 5);
+    CHECK(seconds() - begun < UNLOADED(5));
     CHECK_INT(ring_request_test(requests[QUEUED - 1], &done), RING_ABORTED);
     CHECK_INT(done, 1);
   }
@@ -197,7 +198,7 @@ static void interrupt_one(int rank, int size, void *shared) {
     if (of->way == IN_FREE) ring_request_free(requests[1]);
     if (of->way == IN_CALL) CHECK_INT(ring_barrier(comm), RING_ABORTED);
     if (of->way == IN_CLOSE) CHECK_INT(ring_comm_close(comm), RING_ABORTED);
-    CHECK(seconds() - begun > 0.2 && seconds() - begun < 10);
+    CHECK(seconds() - begun > 0.2 && seconds() - begun < UNLOADED(10));
     CHECK_INT(hook_calls, 3);
     if (of->way != IN_FREE) ring_request_free(requests[1]);
     finish_badly(requests[0], RING_ABORTED, 0, "rank 0 was interrupted");
@@ -275,7 +276,7 @@ static void abort_in_hook(int rank, int size, void *shared) {
     hook_calls = 0;
     hook_comm = comm;
     CHECK_INT(ring_request_wait(hook_requests[1]), RING_ABORTED);
-    CHECK(seconds() - begun < 5);
+    CHECK(seconds() - begun < UNLOADED(5));
     CHECK_INT(hook_calls > 0, 1);
     hook_comm = NULL;
     CHECK_INT(ring_barrier(comm), RING_ABORTED);

@@ -14,6 +14,7 @@
 #include "api/comm_state.h"
 #include "base/platform.h"
 #include "check.h"
+#include "load.h"
 #include "ranks.h"
 #include "stopped.h"
 
@@ -325,7 +326,7 @@ static void find_a_rank_gone(ring_comm *comm, blame *shared) {
     ranks_expect(comm, status, RING_PEER_LOST, GONE,
                  "rank 2 (127.0.0.1) is gone: nothing listens on its port ");
     CHECK_CONTAINS(ring_comm_error(comm)->message, "; this was found in message 1 from rank 2");
-    CHECK(seconds < 3);
+    CHECK(seconds < UNLOADED(3));
   }
 }
 

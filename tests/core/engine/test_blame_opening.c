@@ -12,6 +12,7 @@
 #include "base/platform.h"
 #include "check.h"
 #include "engine/detector/stall.h"
+#include "load.h"
 #include "ranks.h"
 #include "stopped.h"
 
@@ -139,7 +140,7 @@ static ring_options opener_options(opener *me) {
   options.addresses = hosts;
   options.shared_memory = me->shared->shares ? RING_DEFAULT : RING_OFF;
   options.timeout = me->rank == 0 && me->shared->together ? 7 : 30;
-  options.call_timeout = me->rank == 0 ? 4 : 30;
+  options.call_timeout = me->rank == 0 ? 4 * load_stretch(2.5) : 30;
   options.exchange = exchange_and_be_late;
   options.exchange_arg = me;
   options.interrupt = stop_in_the_opening;

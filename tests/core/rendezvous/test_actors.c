@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "check.h"
 #include "leaks.h"
+#include "load.h"
 #include "openings.h"
 #include "ranks.h"
 
@@ -205,7 +206,7 @@ static void be_real(int rank, scene *scene) {
   int before = count_descriptors();
   double begun = seconds();
   CHECK_INT(expect_failure(&options, scene->status, scene->text), scene->actor);
-  CHECK(seconds() - begun < scene->seconds);
+  CHECK(seconds() - begun < UNLOADED(scene->seconds));
   CHECK_INT(count_descriptors(), before);
   __sync_fetch_and_add(&scene->failed, 1);
 }
@@ -340,7 +341,7 @@ static void fail_beside_half(int rank, int size, void *arg) {
     options.interrupt_arg = shared;
   }
   CHECK_INT(expect_failure(&options, RING_ABORTED, "rank 3 was interrupted during open()"), 3);
-  CHECK(seconds() - begun < 10);
+  CHECK(seconds() - begun < UNLOADED(10));
 }
 
 static void test_a_failure_beside_half_a_report(void) {

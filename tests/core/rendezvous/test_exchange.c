@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "load.h"
 #include "openings.h"
 #include "ranks.h"
 #include "shm/attach.h"
@@ -150,7 +151,7 @@ static void lose_one_while_opening(int rank, int size, void *shared) {
   if (end.shared->late >= 0) options.timeout = 2;
   snprintf(text, sizeof text, "rank %d (127.0.0.1)", end.shared->victim);
   CHECK_INT(expect_failure(&options, RING_PEER_LOST, text), end.shared->victim);
-  if (end.shared->late < 0) CHECK(seconds() - end.shared->died < LOSS_SECONDS);
+  if (end.shared->late < 0) CHECK(seconds() - end.shared->died < UNLOADED(LOSS_SECONDS));
 }
 
 static void lose_each_while_opening(int size, int after, bool told) {

@@ -11,6 +11,7 @@
 #include "buffers.h"
 #include "check.h"
 #include "leaks.h"
+#include "load.h"
 #include "shm/shm_failure.h"
 #include "shm/sync.h"
 #include "victims.h"
@@ -38,7 +39,7 @@ static void be_killed(int rank, int size, void *shared) {
     for (;;) ring_allreduce(comm, x, x, f->large ? LONG : 10, RING_FLOAT32, RING_SUM);
   }
   loop_until_it_fails(comm, f, RING_PEER_LOST, "was lost during allreduce");
-  CHECK(seconds() - f->since < 1.5);
+  CHECK(seconds() - f->since < UNLOADED(1.5));
 }
 
 static void test_killed_in_the_middle(void) {
@@ -65,7 +66,7 @@ static void be_killed_asleep(int rank, int size, void *shared) {
   double begun = seconds();
   ring_status status = ring_barrier(comm); /* the victim has come to this call */
   if (status == RING_OK) status = ring_barrier(comm);
-  CHECK(seconds() - begun < 3);
+  CHECK(seconds() - begun < UNLOADED(3));
   expect_end(comm, status, RING_PEER_LOST, f->victim, "its process has ended");
 }
 
@@ -86,7 +87,7 @@ static void see_another_die(int rank, int size, void *shared) {
   if (rank == 0) sleep(3);
   double begun = seconds();
   ring_status status = ring_barrier(comm);
-  CHECK(seconds() - begun < 2.8);
+  CHECK(seconds() - begun < UNLOADED(2.8));
   expect_end(comm, status, RING_PEER_LOST, 2, "rank 2 (127.0.0.1) was lost during barrier");
 }
 
@@ -134,7 +135,7 @@ static void miss_the_deadline(int rank, int size, void *shared) {
   float *x = buffer_alloc(comm, f->arena, LONG * sizeof(float));
   ring_status status = ring_broadcast(comm, x, x, f->large ? LONG : 10, RING_FLOAT32, 2);
   __sync_fetch_and_add(&f->failed, 1);
-  CHECK(seconds() - begun < 5);
+  CHECK(seconds() - begun < UNLOADED(5));
   if (rank == f->victim)
     expect_end(comm, status, RING_ABORTED, rank, "peers timed out waiting for this rank");
   else
@@ -186,7 +187,7 @@ static void end_early(int rank, int size, void *shared) {
   }
   float x[10] = {0};
   ring_status status = ring_allreduce(comm, x, x, 10, RING_FLOAT32, RING_SUM);
-  CHECK(seconds() - f->since < 2);
+  CHECK(seconds() - f->since < UNLOADED(2));
   expect_end(comm, status, RING_ABORTED, f->victim,
              f->large ? "no more data" : "it dropped it without closing it");
 }

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "buffers.h"
 #include "check.h"
+#include "load.h"
 #include "shm/shm_failure.h"
 #include "shm/sync.h"
 #include "victims.h"
@@ -62,7 +63,7 @@ static void fail_between_pieces(int rank, int size, void *shared) {
     ring_error_set(&error, RING_ABORTED, rank, 0, "enough");
     ring_shm_fail(&comm->shm, &error);
     CHECK_INT(atomic_load(&s->left), 2);
-    CHECK(seconds() - since < 3);
+    CHECK(seconds() - since < UNLOADED(3));
   } else {
     comm->shm.exposed = false;
     usleep(rank == 1 ? 60000 : 30000);
@@ -130,7 +131,7 @@ static void be_killed_between_pieces(int rank, int size, void *shared) {
   }
   while (status == RING_OK) status = call_in_pieces(comm, w->which, x, y);
   CHECK(rank != f->victim);
-  CHECK(seconds() - f->since < 1.5);
+  CHECK(seconds() - f->since < UNLOADED(1.5));
   expect_end(comm, status, RING_PEER_LOST, f->victim, "was lost during");
   buffer_free(x, arena);
   buffer_free(y, arena);
