@@ -47,17 +47,12 @@ static void lie_about_dtype(ring_messages *messages) {
   send_frame(messages, &frame);
 }
 
-static void try_lie(ring_comm *comm, void *shared) {
-  static void (*const lies[])(ring_messages *) = {lie_about_credit, lie_about_data,
-                                                  lie_about_dtype};
+/* Rank 0 refuses a message of rank 1, which ends the messages of both. */
+static void end_refused(ring_messages *messages, int rank) {
   uint8_t byte;
-  ring_messages *messages = messages_of(comm);
-  exchange_well(messages, ring_comm_rank(comm));
-  if (ring_comm_rank(comm) == 1) lies[*(const int *)shared](messages);
-  ring_status status =
-      ring_messages_recv(messages, &byte, 1, RING_UINT8, 1 - ring_comm_rank(comm), 7, NULL);
+  ring_status status = ring_messages_recv(messages, &byte, 1, RING_UINT8, 1 - rank, 7, NULL);
   CHECK(status != RING_OK);
-  if (ring_comm_rank(comm) == 0) {
+  if (rank == 0) {
     CHECK_INT(status, RING_MISMATCH);
     CHECK_INT(ring_messages_error(messages)->rank, 1);
     CHECK_CONTAINS(ring_messages_error(messages)->message,
@@ -66,8 +61,37 @@ static void try_lie(ring_comm *comm, void *shared) {
   ring_messages_free(messages);
 }
 
+static void try_lie(ring_comm *comm, void *shared) {
+  static void (*const lies[])(ring_messages *) = {lie_about_credit, lie_about_data,
+                                                  lie_about_dtype};
+  ring_messages *messages = messages_of(comm);
+  exchange_well(messages, ring_comm_rank(comm));
+  if (ring_comm_rank(comm) == 1) lies[*(const int *)shared](messages);
+  end_refused(messages, ring_comm_rank(comm));
+}
+
 static void test_lies(void) {
   for (int i = 0; i < 3; i++) RUN_COMMS(2, try_lie, i);
+}
+
+/* Rank 0 has all but one of the long messages of rank 1 that may wait. */
+static void request_too_often(ring_comm *comm, void *unused) {
+  (void)unused;
+  const ring_message_frame frame = {.kind = RING_MESSAGE_REQUEST, .bytes = 1 << 20, .number = 3};
+  int rank = ring_comm_rank(comm);
+  ring_messages *messages = messages_of(comm);
+  messages_lock(messages);
+  if (rank == 0) messages->channels[1].requests = RING_REQUESTS_MOST - 1;
+  messages_unlock(messages);
+  exchange_well(messages, rank);
+  if (rank == 1) send_frame(messages, &frame);
+  exchange_well(messages, rank);
+  if (rank == 1) send_frame(messages, &frame);
+  end_refused(messages, rank);
+}
+
+static void test_long_messages_that_wait_have_a_limit(void) {
+  run_comms(2, request_too_often, NULL);
 }
 
 /* A wait report has the op of a collective in the place of the kind of a message. */
@@ -87,6 +111,7 @@ static void test_wait_reports_do_nothing(void) {
 
 int main(void) {
   RUN(test_lies);
+  RUN(test_long_messages_that_wait_have_a_limit);
   RUN(test_wait_reports_do_nothing);
   return 0;
 }
