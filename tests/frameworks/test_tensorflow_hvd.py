@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from ranks import run
@@ -169,6 +171,12 @@ def check_errors(tf, hvd):
             call()
         assert "MismatchError" in str(caught.value)
         assert hvd.allreduce(1.0, op=hvd.Sum).numpy() == 2
+    with pytest.raises(tf.errors.FailedPreconditionError, match="MismatchError") as caught:
+        hvd.allgather(tf.ones([1, 2 + hvd.rank()]))
+    assert isinstance(pickle.loads(pickle.dumps(caught.value)), hvd.HorovodInternalError)
+    for wrong in (ValueError, tf.errors.InvalidArgumentError):
+        with pytest.raises(wrong, match="3 rows, which 2 ranks cannot share equally"):
+            hvd.alltoall(tf.ones([3]))
     first = hvd.rank() == 0
     one = tf.constant([1.0])
     slices = tf.IndexedSlices(one, tf.constant([0]), tf.constant([1]))

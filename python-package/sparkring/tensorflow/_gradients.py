@@ -29,6 +29,10 @@ def reduce_gradients(
     results = list(gradients)
     if sparse_as_dense:
         results = [tf.convert_to_tensor(x) if _is_sparse(x) else x for x in results]
+    if reduction.op not in (Average, Sum) and any(_is_sparse(x) for x in results):
+        raise NotImplementedError(
+            f"op={reduction.op} has no meaning for tf.IndexedSlices: pass sparse_as_dense=True"
+        )
     dense = [i for i, x in enumerate(results) if x is not None and not _is_sparse(x)]
     tensors = [tf.convert_to_tensor(results[i]) for i in dense]
     if len(dense) < len(results):
@@ -78,10 +82,6 @@ def _reduce_dense(
 
 def _reduce_sparse(x: Any, reduction: Reduction) -> Any:
     """Gather the slices of all ranks: a variable adds up slices with the same index."""
-    if reduction.op not in (Average, Sum):
-        raise NotImplementedError(
-            f"op={reduction.op} has no meaning for tf.IndexedSlices: pass sparse_as_dense=True"
-        )
 
     def run(*arrays: Any) -> list[Any]:
         parts = zip(arrays, ("values", "indices"))

@@ -14,6 +14,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparkring.tensorflow._errors import errors_of_tensorflow
+
 Spec = tuple[Any, Any]  # dtype and shape of a result
 
 
@@ -26,9 +28,12 @@ def on_host(
     ------
     RuntimeError
         In a program that XLA compiles.
+    tf.errors.FailedPreconditionError
+        When the ranks differ, a `HorovodInternalError`, too.
     """
     if tf.executing_eagerly():
-        results = function(*[x.numpy() for x in tensors])
+        with errors_of_tensorflow():
+            results = function(*[x.numpy() for x in tensors])
         return [tf.convert_to_tensor(each) for each in results]
     refuse_xla()
     outputs = tf.numpy_function(function, tensors, [dtype for dtype, _ in specs])
