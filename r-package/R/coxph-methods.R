@@ -56,11 +56,14 @@ nobs.ring_coxph <- function(object, ...) {
   object$nevent
 }
 
+# The last of the log likelihoods; a null model has one.
+coxph_likelihood <- function(object) object$loglik[[length(object$loglik)]]
+
 #' @export
 logLik.ring_coxph <- function(object, ...) {
   check_method_dots(...)
   freedom <- sum(!is.na(object$coefficients))
-  structure(object$loglik[[2L]], df = freedom, nobs = object$nevent, class = "logLik")
+  structure(coxph_likelihood(object), df = freedom, nobs = object$nevent, class = "logLik")
 }
 
 #' @export
@@ -91,18 +94,34 @@ anova.ring_coxph <- function(object, ..., test = "Chisq") {
     stop("anova() of one ring_coxph would need the rows: pass several models", call. = FALSE)
   }
   fits <- unname(list(object, ...))
+  coxph_comparable(fits)
   model_check_size(vapply(fits, `[[`, 1L, "n"))
-  likelihood <- vapply(fits, function(fit) fit$loglik[[2L]], 1)
+  likelihood <- vapply(fits, coxph_likelihood, 1)
   freedom <- vapply(fits, function(fit) sum(!is.na(fit$coefficients)), 1L)
   change <- c(NA, abs(diff(freedom)))
   value <- c(NA, abs(2 * diff(likelihood)))
   table <- data.frame(loglik = likelihood, Chisq = value, Df = change)
   if (identical(test, "Chisq")) table$"Pr(>|Chi|)" <- model_tail(stats::pchisq, value, change)
   rownames(table) <- seq_along(fits)
-  models <- vapply(fits, function(fit) paste(deparse(fit$formula), collapse = "\n"), "")
-  heading <- c("Analysis of Deviance Table\n Cox model: response is ",
+  models <- vapply(fits, function(fit) paste(deparse(fit$formula[-2L]), collapse = "\n"), "")
+  heading <- c(paste0("Analysis of Deviance Table\n Cox model: response is  ",
+                      deparse(object$formula[[2L]])),
                paste0(" Model ", seq_along(fits), ": ", models, collapse = "\n"))
   structure(table, heading = heading, class = c("anova", "data.frame"))
+}
+
+# Likelihood ratios are for models of one response, with the same ties and without robust variances.
+coxph_comparable <- function(fits) {
+  if (any(vapply(fits, function(fit) !is.null(fit$rscore), NA))) {
+    stop("anova() is not for models with robust variances", call. = FALSE)
+  }
+  same <- function(of) length(unique(vapply(fits, of, ""))) == 1L
+  if (!same(function(fit) fit$method)) {
+    stop("the models must have the same `ties`", call. = FALSE)
+  }
+  if (!same(function(fit) deparse1(fit$formula[[2L]]))) {
+    stop("the models must have the same response", call. = FALSE)
+  }
 }
 
 #' @export

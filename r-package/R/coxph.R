@@ -95,7 +95,9 @@ ring_coxph <- function(comm, formula, data, weights, subset,
   if (length(own$levels) > 0L) fit$stratum_means <- coxph_stratum_means(comm, own, records$means)
   if (baseline) fit$baseline <- coxph_baseline(comm, records, fit, own$levels)
   fit <- c(coxph_tests(fit), list(method = ties, strata = own$levels))
-  fit <- model_make(c("ring_coxph", "coxph"), rows, call, env, fit)
+  null <- length(fit$coefficients) == 0L
+  if (null) fit$loglik <- fit$loglik[[1L]]
+  fit <- model_make(c("ring_coxph", if (null) "coxph.null", "coxph"), rows, call, env, fit)
   fit$na.action <- if (fit$omitted > 0) structure(seq_len(fit$omitted), class = "omit")
   fit$offset <- NULL
   fit

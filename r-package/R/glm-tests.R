@@ -59,6 +59,10 @@ glm_compare <- function(fits, dispersion, test) {
 
 glm_anova <- function(table, test, dispersion, freedom, count, title) {
   if (!is.null(test) && !isFALSE(test)) {
+    if (is.na(dispersion)) {
+      stop("a saturated model has no dispersion for a test: pass `dispersion`, or `test = FALSE`",
+           call. = FALSE)
+    }
     scale <- if (dispersion == 1) Inf else freedom
     table <- stats::stat.anova(table, test, dispersion, scale, count)
   }

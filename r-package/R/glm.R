@@ -162,6 +162,7 @@ glm_part <- function(part, family) {
   absent <- function(x, default) if (is.null(x)) rep(default, count) else as.double(x)
   prior <- absent(part$weights, 1)
   if (any(prior < 0)) stop("negative weights not allowed", call. = FALSE)
+  glm_check_response(part$y, family$family)
   ready <- glm_initialise(part$y, prior, family)
   if (length(ready$y) != count) {
     stop("the response of a ", family$family, " model must be one vector, not ", describe(part$y),
@@ -169,6 +170,18 @@ glm_part <- function(part, family) {
   }
   list(x = part$x, y = ready$y, n = ready$n, weights = ready$weights, means = ready$mustart,
        offset = absent(part$offset, 0), count = count)
+}
+
+# The codes of a factor, and the numbers of times, are not a response of glm().
+glm_check_response <- function(y, family) {
+  if (is.factor(y) && !family %in% c("binomial", "quasibinomial")) {
+    stop("the response of a ", family, " model must be numbers: classes are for \"binomial\"",
+         call. = FALSE)
+  }
+  if (inherits(y, c("difftime", "Date", "POSIXt"))) {
+    stop("the response of a ", family, " model must be numbers, not ", describe(y), ": convert it ",
+         "with as.numeric()", call. = FALSE)
+  }
 }
 
 # Evaluates the family's own expression, which reads and sets these variables.

@@ -48,6 +48,9 @@ summary.ring_lm <- function(object, ...) {
   check_method_dots(...)
   known <- !is.na(object$coefficients)
   variance <- object$deviance / object$df.residual
+  if (is.finite(variance) && variance < 1e-30 * lm_size(object) / object$nobs) {
+    warning("essentially perfect fit: summary may be unreliable", call. = FALSE)
+  }
   table <- model_tests(object$coefficients[known],
                        sqrt(diag(object$covariance) * variance), object$df.residual)
   found <- list(
@@ -84,6 +87,18 @@ model_print_summary <- function(x, ...) {
   to <- grep("Coefficients", lines)
   if (length(from) > 0L) lines <- lines[-seq(from[[1L]], min(to[to > from[[1L]]]) - 1L)]
   writeLines(lines)
+}
+
+# The sum of the squared fitted values.
+lm_size <- function(object) {
+  known <- !is.na(object$coefficients)
+  object$model_squares + object$nobs * sum((object$means * object$coefficients)[known])^2
+}
+
+# Warns as drop1() of lm() does.
+lm_check_exact <- function(object) {
+  if (object$deviance >= 1e-10 * lm_size(object)) return()
+  warning("attempting model selection on an essentially perfect fit is nonsense", call. = FALSE)
 }
 
 # R squared and the F statistic, as in summary.lm().
@@ -183,6 +198,7 @@ drop1.ring_lm <- function(object, scope, scale = 0, test = c("none", "Chisq", "F
   check_method_dots(..., known = "trace")
   test <- match.arg(test)
   lm_no_ridge(object, "drop1()")
+  lm_check_exact(object)
   labels <- attr(object$terms, "term.labels")
   scope <- model_drop_scope(object, if (!missing(scope)) scope)
   width <- ncol(object$triangle)
@@ -200,6 +216,7 @@ add1.ring_lm <- function(object, scope, scale = 0, test = c("none", "Chisq", "F"
   check_method_dots(..., known = "trace")
   test <- match.arg(test)
   lm_no_ridge(object, "add1()")
+  lm_check_exact(object)
   scope <- model_add_scope(object, scope)
   fits <- model_refits(object, scope, "+", "add1()")
   fits <- cbind(c(object$rank, object$deviance), fits[c("rank", "deviance"), , drop = FALSE])

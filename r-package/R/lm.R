@@ -27,8 +27,8 @@
 #' @inheritParams ring_glm
 #' @param formula,data,weights,subset,na.action,offset,contrasts As for [stats::lm()]. `data`,
 #'   `weights`, `subset` and `offset` are those of the rows of this rank, which may be none. The
-#'   response is one numeric vector. `data` may be a function that returns the rows in chunks, on
-#'   all ranks: see [ring_chunks()] and *Chunks*.
+#'   response is one numeric vector, also of times or durations. `data` may be a function that
+#'   returns the rows in chunks, on all ranks: see [ring_chunks()] and *Chunks*.
 #' @param ridge The penalty, one number from 0, the same on all ranks.
 #' @param tol The tolerance for columns that depend on columns before them, one number, as for
 #'   [stats::lm.fit()]. The same on all ranks.
@@ -91,7 +91,8 @@ lm_rows <- function(comm, rows) {
 lm_part <- function(part) {
   count <- nrow(part$x)
   y <- part$y
-  if (count > 0L && (!is.numeric(y) || length(dim(y)) > 1L)) {
+  numeric <- is.numeric(y) || is.logical(y) || inherits(y, c("difftime", "Date", "POSIXct"))
+  if (count > 0L && (!numeric || length(dim(y)) > 1L)) {
     stop("the response must be one numeric vector, not ", describe(y), call. = FALSE)
   }
   weights <- if (is.null(part$weights)) rep(1, count) else as.double(part$weights)

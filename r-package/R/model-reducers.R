@@ -12,6 +12,7 @@ reduce_terms <- function(comm, formula, data, read = NULL) {
            else attempt(stats::terms(formula, data = data))$value
   variables <- as.list(attr(terms, "variables"))[-1L]
   env <- environment(terms)
+  variables <- lapply(variables, reduce_named, data = data, env = env)
   coded <- vapply(variables, is_coding, NA) # see model-contrasts.R
   needs <- coded | agree(comm, vapply(variables, reduce_needs, NA, data = data, env = env))
   names <- vapply(variables[needs], function(call) paste(deparse(call), collapse = " "), "")
@@ -56,7 +57,7 @@ reduce_needs <- function(call, data, env) {
   }
   switch(head,
     scale = isTRUE(value("center", TRUE)) || isTRUE(value("scale", TRUE)),
-    poly = is.null(value("coefs")) && !value("raw", FALSE) && !is.null(reduce_degree(call, value)),
+    poly = is.null(value("coefs")) && !value("raw", FALSE) && is.null(reduce_match(call)$...),
     cut = is_number(value("breaks")), TRUE
   )
 }
@@ -68,11 +69,17 @@ reduce_match <- function(call) {
   match.call(make, call, expand.dots = FALSE)
 }
 
-# poly() takes the degree as its second argument, too. NULL for more than one variable.
-reduce_degree <- function(call, value) {
-  dots <- reduce_match(call)$...
-  if (length(dots) == 0L) return(value("degree", 1))
-  if (length(dots) == 1L && is.numeric(dots[[1L]])) dots[[1L]]
+# The call with the degree of poly() named: poly() takes it as its second argument, too, where
+# further variables may stand.
+reduce_named <- function(call, data, env) {
+  dots <- if (reduce_head(call) == "poly") reduce_match(call)$...
+  if (length(dots) != 1L) return(call)
+  if (is.list(data) && any(all.vars(dots[[1L]]) %in% names(data))) return(call)
+  if (!is_number(attempt(eval(dots[[1L]], data, env))$value)) return(call)
+  named <- reduce_match(call)
+  named$degree <- dots[[1L]]
+  named$... <- NULL
+  named
 }
 
 # The values of all arguments but the first one. The ranks agree on them before they compute
@@ -144,7 +151,7 @@ reduce_scale <- function(comm, call, x, given) {
 
 # The three-term recurrence of orthogonal polynomials, as poly() has it in `coefs`.
 reduce_poly <- function(comm, call, x, given) {
-  degree <- reduce_degree(call, function(name, default) or_default(given[[name]], default))
+  degree <- or_default(given[["degree"]], 1)
   agree(comm, if (anyNA(x)) stop("missing values are not allowed in 'poly'", call. = FALSE))
   sums <- ring_allreduce(comm, c(length(x), sum(x)))
   mean <- sums[[2L]] / sums[[1L]]

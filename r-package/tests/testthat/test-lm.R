@@ -150,7 +150,7 @@ test_that("models that explain a large response, or nothing, have the tables of 
   set.seed(5)
   data <- data.frame(x = rnorm(200), z = rnorm(200))
   data$y <- 1e8 * (1 + data$x) + rnorm(200)
-  table <- drop1(ring_lm(comm, y ~ x + z, data), test = "F")
+  expect_warning(table <- drop1(ring_lm(comm, y ~ x + z, data), test = "F"), "perfect fit")
   expected <- suppressWarnings(drop1(lm(y ~ x + z, data), test = "F")) # of a perfect fit
   expect_equal(table["z", "RSS"], expected["z", "RSS"], tolerance = 1e-7)
   expect_equal(table["z", "Pr(>F)"], expected["z", "Pr(>F)"], tolerance = 1e-3)
@@ -170,6 +170,28 @@ test_that("models that explain a large response, or nothing, have the tables of 
   gaps <- transform(mtcars, qsec = replace(qsec, 1:8, NA))
   expect_error(anova(ring_lm(comm, mpg ~ wt, gaps), ring_lm(comm, mpg ~ wt + qsec, gaps)),
                "models were not all fitted to the same size of dataset")
+})
+
+test_that("exact fits warn, and times are responses, as in lm()", {
+  results <- run_ring(2, {
+    data <- dealt(transform(mtcars, flat = 4, day = as.Date("2024-01-01") + mpg,
+                            wait = as.difftime(mpg, units = "mins")), rank, size)
+    said <- function(expr) tryCatch(expr, warning = conditionMessage, error = conditionMessage)
+    flat <- ring_lm(comm, flat ~ wt, data)
+    list(coef(ring_lm(comm, day ~ wt, data)), coef(ring_lm(comm, wait ~ wt, data)), coef(flat),
+         said(summary(flat)), said(drop1(flat)), said(ring_glm(comm, wait ~ wt, data = data)),
+         said(ring_glm(comm, factor(am) ~ wt, data = data)),
+         said(anova(ring_glm(comm, mpg ~ factor(wt), data = data[1:2, ]), test = "F")))
+  }, dealt = dealt)[[2]]
+  slope <- coef(lm(mpg ~ wt, mtcars))
+  expect_equal(results[[1]], slope + c(as.numeric(as.Date("2024-01-01")), 0))
+  expect_equal(results[[2]], slope)
+  expect_equal(results[[3]], c("(Intercept)" = 4, wt = 0))
+  expect_match(results[[4]], "essentially perfect fit: summary may be unreliable")
+  expect_match(results[[5]], "model selection on an essentially perfect fit is nonsense")
+  expect_match(results[[6]], "must be numbers, not a difftime.*as.numeric\\(\\)")
+  expect_match(results[[7]], "classes are for \"binomial\"")
+  expect_match(results[[8]], "a saturated model has no dispersion for a test")
 })
 
 test_that("a linear model has the methods of lm()", {

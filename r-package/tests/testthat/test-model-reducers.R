@@ -1,6 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
+degree <- 2
 formulas <- list(
+  local({
+    d <- 3
+    mpg ~ poly(wt, d)
+  }),
+  mpg ~ poly(hp, degree, simple = TRUE),
   mpg ~ poly(wt, 3) + scale(hp), mpg ~ poly(disp, degree = 2) * am, mpg ~ splines::ns(wt, df = 4),
   mpg ~ splines::ns(wt, 3, intercept = TRUE) - 1, mpg ~ splines::bs(hp, df = 5),
   mpg ~ splines::bs(hp, df = 4, degree = 2), mpg ~ splines::bs(wt), mpg ~ cut(hp, 3),
@@ -13,7 +19,7 @@ test_that("terms that need all rows have the columns of all rows", {
   results <- run_ring(3, {
     data <- one_empty(mtcars, rank, size)
     lapply(formulas, function(formula) ring_lm(comm, formula, data))
-  }, formulas = formulas, one_empty = one_empty)
+  }, formulas = formulas, degree = degree, one_empty = one_empty)
   new <- mtcars[5:9, ]
   for (i in seq_along(formulas)) {
     fit <- results[[1]][[i]]
@@ -55,7 +61,7 @@ test_that("what cannot be reduced is an error", {
          said(if (rank == 0) mpg ~ scale(hp) else mpg ~ scale(disp)), said(mpg ~ poly(hp, disp)),
          said(mpg ~ splines::ns(wt, knots = quantile(wt, 0.3))), said(mpg ~ scale(hp, 1 + rank)),
          said(mpg ~ splines::bs(hp, df = if (rank == 1) stop("none") else 5)),
-         said(mpg ~ poly(hp, degree = 1 + rank)), ring_allreduce(comm, 1))
+         said(mpg ~ poly(hp, 1 + rank)), ring_allreduce(comm, 1))
   }, dealt = dealt)
   expect_match(results[[1]][[1]], "rank 1 .*missing values are not allowed in 'poly'")
   expect_match(results[[1]][[2]], "I\\(scale\\(hp\\)\\^2\\) depends on all rows")
