@@ -11,7 +11,7 @@ from datetime import timedelta
 import process_group
 import pytest
 import sparkring
-from ranks import open_comm, outcomes, run
+from ranks import LIMIT, open_comm, outcomes, run
 
 worlds = pytest.mark.parametrize("size", [2, 3])
 links = pytest.mark.parametrize("shared", ["1", "0"], ids=["shm", "tcp"])
@@ -331,7 +331,7 @@ def lose_a_sender():
 
 def test_a_lost_sender_is_an_error():
     _, (seconds, cause) = (each.value for each in outcomes(2, lose_a_sender))
-    assert seconds < 3
+    assert seconds < LIMIT
     assert cause is sparkring.PeerLostError
 
 

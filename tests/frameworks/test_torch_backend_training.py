@@ -12,9 +12,7 @@ from pathlib import Path
 import process_group
 import pytest
 import sparkring
-from ranks import outcomes, run
-
-LIMIT = 3  # seconds until every survivor knows of a death: one, and what a starved machine needs
+from ranks import LIMIT, outcomes, run
 
 
 def network(torch, width=32):

@@ -12,9 +12,9 @@ import time
 import numpy as np
 import pytest
 import sparkring
-from ranks import open_comm, outcomes, run, wait_for
+from ranks import STRETCH, open_comm, outcomes, run, wait_for
 
-SOON = 5  # seconds, a quarter of what the calls would wait
+SOON = 5 * STRETCH  # seconds, a quarter of what the calls would wait
 
 
 def abort_after(gate, comm, *reason):
