@@ -13,6 +13,8 @@
 static inline ring_comm *make_comm(int rank, int size) {
   ring_comm *comm = ring_comm_alloc(rank, size, 2);
   FUZZ_PROMISE(comm != NULL);
+  comm->world = ring_world_make();
+  FUZZ_PROMISE(comm->world != NULL);
   for (int i = 0; i < size; i++) {
     FUZZ_PROMISE(ring_peers_place(&comm->peers, i, "fuzz", 4242) == RING_OK);
     comm->topology.nodes[i] = 0;

@@ -12,26 +12,7 @@
 #include "pmi/pmix_side.h"
 #include "posts.h"
 
-enum { SIZE = 3, STREAM_MOST = 1 << 16 };
-
-/* Frames of short messages of which each is a piece of the input, for the rank that its first byte names. */
-static void make_streams(input *from, uint8_t (*streams)[STREAM_MOST], size_t *lengths) {
-  while (from->left > 0) {
-    unsigned first = input_byte(from);
-    int rank = 1 + (int)(first % (SIZE - 1));
-    input piece = input_piece(from);
-    if (lengths[rank] + RING_HEADER_BYTES + piece.left > STREAM_MOST) return;
-    const ring_message_frame frame = {.kind = RING_MESSAGE_EAGER,
-                                      .dtype = RING_UINT8,
-                                      .tag = RING_PMI_TO_HUB,
-                                      .length = (uint32_t)piece.left,
-                                      .bytes = piece.left};
-    uint8_t *to = streams[rank] + lengths[rank];
-    ring_message_frame_pack(&frame, to);
-    if (piece.left > 0) memcpy(to + RING_HEADER_BYTES, piece.at, piece.left);
-    lengths[rank] += RING_HEADER_BYTES + piece.left;
-  }
-}
+enum { SIZE = 3 };
 
 static void check_failure(const ring_error *error) {
   FUZZ_PROMISE(error->status != RING_OK && error->message[0] != '\0');
@@ -88,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   input from = {bytes, length};
   bool serves = input_byte(&from) % 4 != 0;
   ring_comm *comm = make_comm(0, SIZE);
-  if (serves) make_streams(&from, streams, lengths);
+  if (serves) make_streams(&from, RING_PMI_TO_HUB, 1, SIZE, streams, lengths);
   for (int rank = 1; rank < SIZE; rank++)
     add_stream(comm, rank, &ops[rank], (input){streams[rank], lengths[rank]});
   ring_messages *messages = make_messages(comm);
@@ -96,10 +77,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
     serve(messages);
   else
     take(messages, &from);
-  messages_lock(messages);
-  messages->comm = NULL;
-  ring_messages_drop(messages);
-  ring_comm_free(comm);
-  world_end();
+  end_messages(messages, comm);
   return 0;
 }

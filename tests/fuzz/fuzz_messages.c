@@ -7,30 +7,27 @@
  */
 #include "posts.h"
 
-enum { SIZE = 3, SELF = 1, PEER = 2, ROOM = 64, TRANSFERS = 6, STREAM_MOST = 1 << 18 };
+enum { SIZE = 3, SELF = 1, PEER = 2, ROOM = 64, TRANSFERS = 6, BYTES_MOST = 1 << 18 };
 
-static uint8_t stream[STREAM_MOST];
+static uint8_t stream[BYTES_MOST];
 
 /* Announces no more than `scale` can with `shifts`: a receive that takes allocates what a rank announces. */
-static size_t put_frame(input *from, uint8_t *to, unsigned shifts) {
+static size_t add_frame(input *from, uint8_t *to, unsigned shifts) {
   ring_message_frame frame = {.kind = (ring_message_kind)(input_byte(from) % 9),
                               .dtype = (uint8_t)input_byte(from),
                               .tag = (int8_t)input_byte(from),
                               .number = input_byte(from)};
   unsigned scale = input_byte(from);
   input payload = input_piece(from);
-  frame.length = (uint32_t)payload.left;
   frame.bytes = scale < 128 ? payload.left : (uint64_t)scale << (scale % shifts);
-  ring_message_frame_pack(&frame, to);
-  if (payload.left > 0) memcpy(to + RING_HEADER_BYTES, payload.at, payload.left);
-  return RING_HEADER_BYTES + payload.left;
+  return put_frame(to, &frame, payload);
 }
 
 static input make_stream(input *from, bool raw, unsigned shifts) {
   size_t length = 0;
-  if (raw) return input_cut(from, STREAM_MOST);
-  while (from->left > 0 && length + RING_HEADER_BYTES + UINT16_MAX < STREAM_MOST)
-    length += put_frame(from, stream + length, shifts);
+  if (raw) return input_cut(from, BYTES_MOST);
+  while (from->left > 0 && length + RING_HEADER_BYTES + UINT16_MAX < BYTES_MOST)
+    length += add_frame(from, stream + length, shifts);
   return (input){stream, length};
 }
 
@@ -84,10 +81,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
     ring_message_turn(messages, true);
   }
   for (int i = 0; i < TRANSFERS; i++) end_transfer(messages, transfers[i]);
-  messages_lock(messages);
-  messages->comm = NULL;
-  ring_messages_drop(messages);
-  ring_comm_free(comm);
-  world_end();
+  end_messages(messages, comm);
   return 0;
 }

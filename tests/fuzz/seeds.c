@@ -17,6 +17,7 @@
 #include "bindings/envelope.h"
 #include "peers/frame.h"
 #include "peers/wait_report.h"
+#include "pmi/pmi_links.h"
 #include "pmi/pmix_message.h"
 #include "reducer/announcement.h"
 #include "rendezvous/message.h"
@@ -523,6 +524,40 @@ static void save_hub(void) {
   save("fuzz_hub", "side", side.bytes, side.length);
 }
 
+/* ---- Links and splits -------------------------------------------------------------------------- */
+
+/* A report to rank 0 from each other rank, of which rank 2 has a problem; the report of all to rank 1. */
+static void save_links(void) {
+  seed reports = {.length = 0}, all = {.length = 0};
+  ring_pmi_report report = {.rank = 0};
+  add_number(&reports, 0, 2);
+  add_control(&reports, 0, &report, sizeof report);
+  report = (ring_pmi_report){.code = 24, .rank = 0, .problem = "no server"};
+  add_control(&reports, 1, &report, sizeof report);
+  save("fuzz_links", "reports", reports.bytes, reports.length);
+  add_number(&all, 1, 2);
+  add_control(&all, 0, &report, sizeof report);
+  save("fuzz_links", "all", all.bytes, all.length);
+}
+
+/* Colors, keys and ports of the other ranks: a child of this rank alone, of all ranks, a rank that cannot listen. */
+static void save_splits(void) {
+  static const char *const names[] = {"alone", "all", "deaf"};
+  for (unsigned which = 0; which < 3; which++) {
+    seed made = {.length = 0};
+    add_byte(&made, which);
+    add_byte(&made, 1); /* color 0 */
+    add_byte(&made, 5);
+    for (unsigned other = 0; other < 2; other++) {
+      add_number(&made, which == 0, 4);
+      add_number(&made, 7 - other, 4);
+      add_number(&made, 25000 + other, 2);
+      add_byte(&made, which == 2 && other == 1);
+    }
+    save("fuzz_split", names[which], made.bytes, made.length);
+  }
+}
+
 /* ---- Record batches ---------------------------------------------------------------------------- */
 
 enum { VALIDITY = 1, OFFSETS = 16 }; /* bytes of a buffer that is one */
@@ -594,6 +629,8 @@ int main(int count, char **arguments) {
   save_envelopes();
   save_device();
   save_hub();
+  save_links();
+  save_splits();
   save_batches();
   return 0;
 }
