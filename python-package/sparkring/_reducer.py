@@ -87,6 +87,8 @@ class Reducer(Closing):
     ) -> Submission:
         """Combine several arrays as one operation: all of them or none.
 
+        Ranks whose arrays differ in shape get `MismatchError`, also where the counts agree.
+
         Parameters
         ----------
         dtype : str or sequence of str
@@ -94,11 +96,11 @@ class Reducer(Closing):
         note : str
             What ranks pass alike besides; `MismatchError` shows it.
         """
-        outputs = None if out is None else list(out)
+        arrays, outputs = list(xs), None if out is None else list(out)
         names = dtype if dtype is None or isinstance(dtype, str) else list(dtype)
-        factors = (prescale, postscale)
+        factors, notes = (prescale, postscale), _with_shapes(note, arrays)
         return self._submit(
-            _GROUP, name, list(xs), out=outputs, op=op, dtype=names, factors=factors, note=note
+            _GROUP, name, arrays, out=outputs, op=op, dtype=names, factors=factors, note=notes
         )
 
     def reduce_scatter(
@@ -174,6 +176,15 @@ class Reducer(Closing):
     def abort(self, reason: str | None = None) -> None:
         """End the reducer from this rank alone: submissions of all ranks raise `AbortedError`."""
         self._handle.abort(reason)
+
+
+def _with_shapes(note: str | None, arrays: Sequence[Any]) -> str | None:
+    """Add the shapes of a group's arrays to its note: the core compares their counts."""
+    shapes = [getattr(x, "shape", ()) for x in arrays]
+    if all(len(shape) < 2 for shape in shapes):
+        return note
+    text = "shapes " + ", ".join(str(list(shape)) for shape in shapes)
+    return text if note is None else f"{note}, {text}"
 
 
 @method

@@ -174,6 +174,8 @@ def check_errors(tf, hvd):
     with pytest.raises(tf.errors.FailedPreconditionError, match="MismatchError") as caught:
         hvd.allgather(tf.ones([1, 2 + hvd.rank()]))
     assert isinstance(pickle.loads(pickle.dumps(caught.value)), hvd.HorovodInternalError)
+    with pytest.raises(hvd.HorovodInternalError, match=r"shapes \[2, 3\].*shapes \[3, 2\]"):
+        hvd.allreduce(tf.ones([2, 3] if hvd.rank() == 0 else [3, 2]))
     for wrong in (ValueError, tf.errors.InvalidArgumentError):
         with pytest.raises(wrong, match="3 rows, which 2 ranks cannot share equally"):
             hvd.alltoall(tf.ones([3]))

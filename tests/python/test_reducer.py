@@ -85,6 +85,9 @@ def group_of_kinds():
             reducer.allreduce_group("mixed", other if comm.rank else xs).wait()
         with pytest.raises(sparkring.MismatchError, match="avg, a note"):
             reducer.allreduce_group("x", xs[:1], "avg", note="a note" if comm.rank else None).wait()
+        shaped = np.ones((2, 3) if comm.rank else (3, 2))
+        with pytest.raises(sparkring.MismatchError, match=r"shapes \[2\], \[3, 2\].* \[2, 3\]"):
+            reducer.allreduce_group("shaped", [xs[0], shaped]).wait()
         sums = reducer.allreduce_group("mixed", xs, dtype=kinds, op="max").wait()
         if comm.rank == 1:
             ones = reducer.allreduce_group("later", xs[:2]).wait()
