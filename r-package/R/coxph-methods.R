@@ -231,9 +231,9 @@ coxph_strata <- function(object, newdata) {
   terms <- attr(object$terms, "variables")[1L + attr(object$terms, "specials")$strata]
   terms <- as.list(terms)
   if (length(terms) == 0L || !all(unlist(lapply(terms, all.vars)) %in% names(newdata))) return()
-  env <- list2env(list(strata = survival::strata), parent = environment(object$terms))
+  env <- list2env(list(strata = coxph_labels), parent = environment(object$terms))
   labels <- lapply(terms, function(term) trimws(as.character(eval(term, newdata, env))))
-  labels <- do.call(paste, c(labels, sep = "."))
+  labels <- do.call(paste, c(labels, sep = ", "))
   found <- match(labels, trimws(object$strata))
   odd <- labels[is.na(found)]
   if (length(odd) > 0L) stop("the model has no stratum ", odd[[1L]], call. = FALSE)

@@ -126,8 +126,8 @@ coxph_formula <- function(comm, formula, data) {
     if (!is_surv && !inherits(column, "Surv")) {
       stop("the response must be a call of Surv(), or a column that it has made", call. = FALSE)
     }
-    functions <- mget(c("strata", "cluster"), asNamespace("survival"))
-    functions$Surv <- coxph_surv(highest)
+    functions <- list(strata = coxph_labels, cluster = survival::cluster,
+                      Surv = coxph_surv(highest))
     environment(formula) <- list2env(functions, parent = environment(formula))
     if (is_surv) formula[[2L]][[1L]] <- quote(Surv)
     formula[[3L]] <- coxph_bare(formula[[3L]])
@@ -170,6 +170,17 @@ coxph_highest <- function(response, data, env) {
   max(0, if (is.numeric(status)) as.double(status), na.rm = TRUE)
 }
 
+# strata() of survival, without the blanks that it appends to labels: a rank may lack the longest
+# label.
+coxph_labels <- function(..., shortlabel, sep = ", ") {
+  call <- match.call()
+  call[[1L]] <- survival::strata
+  found <- eval(call, parent.frame())
+  bare <- gsub(paste0(" +(\\Q", sep, "\\E|$)"), "\\1", levels(found), perl = TRUE)
+  if (anyDuplicated(bare) == 0L) levels(found) <- bare
+  found
+}
+
 # Surv() of survival, for a status whose highest value on all ranks is `highest`: with 2, the status
 # is 1 or 2. Surv() of one rank may not see the 2.
 coxph_surv <- function(highest) {
@@ -206,7 +217,7 @@ coxph_own <- function(rows, robust) {
   y <- unclass(y)
   keep <- weights > 0
   strata <- rows$special[grepl("^strata[(]", names(rows$special))]
-  strata <- if (length(strata) > 0L) interaction(strata, drop = FALSE, lex.order = TRUE)
+  strata <- if (length(strata) > 0L) interaction(strata, drop = FALSE, lex.order = TRUE, sep = ", ")
   cluster <- rows$special[grepl("^cluster[(]", names(rows$special))]
   if (is.null(robust)) robust <- length(cluster) > 0L || any(weights != trunc(weights))
   list(

@@ -161,6 +161,23 @@ test_that("a hazard model without covariates is that of coxph()", {
                tolerance = 1e-12)
 })
 
+test_that("strata have labels of any width, and may be logicals", {
+  rows <- transform(lung, sick = ph.karno < 80, name = c("a", "bb", "ccc")[age %/% 22])
+  rows <- rows[!is.na(rows$sick), ]
+  formula <- Surv(time, status) ~ age + strata(name, sick) + strata(sex)
+  fits <- run_ring(2, { # rank 1 lacks the longest labels
+    own <- rows$name == "ccc" | !rows$sick
+    ring_coxph(comm, formula, rows[own == (rank == 0), ])
+  }, formula = formula, rows = rows)
+  environment(formula) <- asNamespace("survival")
+  truth <- survival::coxph(formula, rows, model = TRUE)
+  expect_equal(coef(fits[[2]]), coef(truth), tolerance = 1e-8)
+  expect_equal(fits[[2]]$loglik, truth$loglik, tolerance = 1e-12)
+  names <- trimws(names(survival::survfit(truth)$strata)) # padded with blanks
+  expect_identical(names(survival::survfit(fits[[1]])$strata), gsub(" +,", ",", names))
+  expect_length(survival::survfit(fits[[1]], rows[c(1, 5), ])$strata, 2)
+})
+
 test_that("terms and likelihoods that coxph() treats in its own way are those of coxph()", {
   comm <- local_world()
   fit <- ring_coxph(comm, Surv(time, status) ~ factor(sex) - 1 + survival::strata(group), lung)
