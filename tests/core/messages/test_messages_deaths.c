@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Ranks whose threads use messages, a reducer and started collectives at the same time, and that end in the middle:
- * by a kill, or by aborts on one rank or both. Every call returns. The sanitizers of addresses and of threads
- * run it, too: nothing that is half received, sent or reduced is used after its end.
+ * by a kill, by aborts on one rank or both, or by any mixture of them. Every call returns. The sanitizers of addresses
+ * and of threads run it, too: nothing that is half received, sent or reduced is used after its end. The argument is
+ * the number of worlds of each kind, for a long run.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -13,9 +14,11 @@
 #include "check.h"
 #include "ranks.h"
 
-enum { RANKS = 2, WORLDS = 8, STARTED = 4, BATCH = 5, FLOATS = 15000, WORKERS = 6 };
+enum { RANKS = 2, STARTED = 4, BATCH = 5, FLOATS = 15000, WORKERS = 6, ENDINGS = 4 };
 
-typedef enum death { KILLED, ABORTED, ABORTED_TWICE } death;
+typedef enum death { KILLED, ABORTED, ABORTED_TWICE, MIXED } death;
+
+static unsigned worlds = 8;
 
 typedef struct place {
   ring_comm *comm;
@@ -142,9 +145,28 @@ static void *request_until_it_fails(void *arg) {
 
 /* ---- Worlds ------------------------------------------------------------------------------- */
 
+/* Each ending once, in an order and at times that the seed chooses; a kill of some ranks between two. */
+static void end_mixed(place *here, unsigned seed) {
+  unsigned first = below(&seed, ENDINGS), step = below(&seed, 2) == 0 ? 1 : ENDINGS - 1;
+  unsigned kill = below(&seed, 2 * ENDINGS);
+  for (unsigned i = 0; i < ENDINGS; i++) {
+    unsigned ending = (first + i * step) % ENDINGS;
+    if (kill == i) raise(SIGKILL);
+    if (ending == 0) ring_messages_abort(here->messages, "planned");
+    if (ending == 1) ring_reducer_abort(here->reducer, "planned");
+    if (ending == 2) ring_comm_abort(here->comm, "planned");
+    if (ending == 3) atomic_store(&here->over, true);
+    usleep(100 * below(&seed, 50));
+  }
+}
+
 static void end(place *here, int rank, death how) {
   unsigned seed = here->seed;
   usleep(1000 * below(&seed, 40));
+  if (how == MIXED) {
+    end_mixed(here, seed);
+    return;
+  }
   if (rank == 0 && how == KILLED) raise(SIGKILL);
   if (rank == 1 && how != ABORTED_TWICE) return;
   ring_messages_abort(here->messages, "planned");
@@ -179,12 +201,13 @@ static void run_world(death how, unsigned seed) {
   for (int rank = 0; rank < RANKS; rank++) {
     int status = 0;
     CHECK_INT(waitpid(children[rank], &status, 0), children[rank]);
-    CHECK_INT(status, rank == 0 && how == KILLED ? SIGKILL : 0);
+    if (how != MIXED || status != SIGKILL)
+      CHECK_INT(status, rank == 0 && how == KILLED ? SIGKILL : 0);
   }
 }
 
 static void run_worlds(death how) {
-  for (unsigned world = 0; world < WORLDS; world++) run_world(how, 100 * world + 10 * how + 1);
+  for (unsigned world = 0; world < worlds; world++) run_world(how, 100 * world + 10 * how + 1);
 }
 
 static void test_a_rank_is_killed(void) {
@@ -199,9 +222,15 @@ static void test_both_ranks_abort(void) {
   run_worlds(ABORTED_TWICE);
 }
 
-int main(void) {
+static void test_both_ranks_end_in_many_ways(void) {
+  run_worlds(MIXED);
+}
+
+int main(int argc, char **argv) {
+  if (argc > 1) worlds = (unsigned)atoi(argv[1]);
   RUN(test_a_rank_is_killed);
   RUN(test_a_rank_aborts);
   RUN(test_both_ranks_abort);
+  RUN(test_both_ranks_end_in_many_ways);
   return 0;
 }
