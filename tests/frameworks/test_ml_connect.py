@@ -104,3 +104,26 @@ def test_tuning(connected):
     model = split.fit(table)
     assert len(model.validationMetrics) == 2
     assert model.bestModel.history.count() in (1, 2)
+
+
+@pytest.mark.parametrize("framework", ["XGBoost", "LightGBM"])
+def test_trees(connected, framework, tmp_path):
+    from pyspark.ml import PipelineModel
+    from sparkring.spark import ml
+
+    estimator = getattr(ml, f"{framework}Estimator")(
+        modelParams={"objective": "binary:logistic" if framework == "XGBoost" else "binary"},
+        inputCols=["a.b", "c"],
+        rounds=20,
+        numProc=2,
+        verbose=0,
+    )
+    table = connected.range(200).selectExpr("id", "rand(1) `a.b`", "if(id % 3 = 0, NULL, 1) c")
+    table = table.selectExpr("*", "double(`a.b` > 0.5) label")
+    PipelineModel([estimator.fit(table)]).save(f"{tmp_path}/model")
+    model = PipelineModel.load(f"{tmp_path}/model")
+    rows = model.transform(table).select("label", "prediction", "probability").collect()
+    assert sum(row["label"] == row["prediction"] for row in rows) >= 195
+    booster = model.stages[0].network()
+    names = booster.feature_names if framework == "XGBoost" else booster.feature_name()
+    assert names == ["a.b", "c"]

@@ -41,9 +41,10 @@ def train(comm: Communicator, plan: Plan, own: TreeRows, valid: Arrays | None) -
         evals = []
         if valid is not None:
             evals.append((matrix_of(tree_rank.rows_of(valid), plan), "validation"))
+        data = matrix_of(own, plan)
         booster = xgboost.train(
             parameters,
-            matrix_of(own, plan),
+            data,
             plan.epochs,
             evals=evals,
             evals_result=found,
@@ -52,6 +53,8 @@ def train(comm: Communicator, plan: Plan, own: TreeRows, valid: Arrays | None) -
         )
     if "early_stopping_rounds" in options and parameters.get("booster") != "gblinear":
         booster = booster[: booster.best_iteration + 1]
+    # XGBoost itself takes them over from a matrix with rows only.
+    booster.feature_names, booster.feature_types = data.feature_names, data.feature_types
     return Trained(bytes(booster.save_raw()), found.get("validation", {}))
 
 
