@@ -21,6 +21,12 @@ columns_check <- function(rows, columns) {
   }
 }
 
+columns_refuse_twice <- function(names, who) {
+  twice <- names[duplicated(names)]
+  if (length(twice) == 0L) return()
+  check_stop(who, " returned two columns ", twice[[1L]], ": rename one", call = NULL)
+}
+
 columns_refuse <- function(rank, columns, odd) {
   check_stop("rank ", rank, " returned other columns than ",
              if (is.null(columns)) "rank 0" else "`columns` has", ", such as ", odd,

@@ -26,6 +26,7 @@ kept_pack <- function(value) {
   value <- as.data.frame(value)
   columns <- lapply(as.list(value)[names(value) != "rank"], kept_flat)
   if (length(columns) == 0L) stop("`.f` returned a data frame without columns", call. = FALSE)
+  columns_refuse_twice(names(columns), "`.f`")
   types <- vapply(names(columns), function(name) kept_type(columns[[name]], name), "")
   most <- kept_most(value)
   starts <- if (nrow(value) > 0L) seq.int(1L, nrow(value), most) else integer()

@@ -45,6 +45,8 @@ test_that("what no column of Spark takes is an error of the rank", {
   odd$z <- list("a", 1)
   expect_error(kept_pack(odd), "column z is a list that no column")
   expect_error(kept_pack(data.frame(rank = 1)), "a data frame without columns")
+  twice <- data.frame(x = 1, x = 2, check.names = FALSE)
+  expect_error(kept_pack(twice), "`.f` returned two columns x: rename one")
   odd <- data.frame(x = 1:2)
   odd$m <- matrix(1:4, 2)
   expect_error(kept_pack(odd), "column m is a matrix that no column")

@@ -49,6 +49,8 @@ test_that("values are in rank order, and tables become one", {
   expect_error(rank_result_values(tables, "x"), "rank 0 returned other columns .*such as x")
   other <- read(rank_result_of_value(0L, first), rank_result_of_value(1L, first["n"]))
   expect_error(rank_result_values(other), "rank 1 returned other columns than rank 0, such as s")
+  twice <- read(rank_result_of_value(0L, data.frame(n = 1, n = 2, check.names = FALSE)))
+  expect_error(rank_result_values(twice), "rank 0 returned two columns n: rename one")
   five <- read(rank_result_of_value(0L, 5))
   expect_error(rank_result_values(five, "n"), "`.f` returned 5 on rank 0")
 })
