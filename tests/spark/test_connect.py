@@ -155,6 +155,32 @@ def test_slots_that_others_hold(connected, tmp_path):
         holder.join()
 
 
+def test_another_thread_is_cancelled(connected, tmp_path):
+    """It finds the session, its tags stay, and a cancelled job is one sentence."""
+    caught = []
+
+    def cell():
+        connected.addTag("cell")
+        try:
+            run(sleep, args=(tmp_path,), num_proc=2, verbose=0)
+        except BaseException as error:
+            caught.append(error)
+        caught.append(connected.getTags())
+
+    thread = threading.Thread(target=cell)
+    thread.start()
+    until(lambda: len(list(tmp_path.iterdir())) == 2)
+    connected.interruptTag("cell")
+    thread.join()
+    error, tags = caught
+    assert isinstance(error, sparkring.AbortedError)
+    assert str(error).startswith("Spark has ended the job of the ranks: ")
+    assert "\n" not in str(error)
+    assert tags == {"cell"}
+    processes = [int(path.read_text()) for path in tmp_path.iterdir()]
+    until(lambda: not any(map(alive, processes)))
+
+
 def test_resources(connected):
     two = ResourceProfileBuilder().require(TaskResourceRequests().cpus(2)).build
     assert run(lambda comm: comm.size, resources=two, verbose=0) == [2, 2]
@@ -190,6 +216,27 @@ PARTS = [[], list(range(100, 106)), list(range(200, 213))]
 def test_rows_of_partitions(connected, rows):
     found = run(ids, frame=rows_0_6_13(connected), rows=rows, verbose=0)
     assert found == [(part, float(sum(map(sum, PARTS)))) for part in PARTS]
+
+
+def look(comm, rows):
+    return list(rows.columns), rows.iloc[:, 0].tolist(), rows.iloc[:, 1].tolist()
+
+
+def test_names_nulls_and_lists(connected):
+    """Names with dots and backticks, and twice; null structs; lists of several lengths."""
+    struct = "if(id % 2 = 1, NULL, named_struct('k.l', id))"
+    frame = connected.sql(f"SELECT {struct}, sequence(0L, id), id FROM range(0, 4, 1, 2)")
+    frame = frame.toDF("a.b", "q`x", "a.b")
+    for num_proc in (None, 2):
+        for first, (names, structs, lists) in zip(
+            (0, 2), run(look, frame=frame, num_proc=num_proc, verbose=0)
+        ):
+            assert names == ["a.b", "q`x", "a.b"]
+            assert structs == [{"k.l": first}, None]
+            assert [values.tolist() for values in lists] == [
+                list(range(first + 1)),
+                list(range(first + 2)),
+            ]
 
 
 def test_rows_that_are_dealt_out(connected):
