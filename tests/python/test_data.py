@@ -309,6 +309,7 @@ def unlike(columns):
     [
         (({"x": [1]}, {"y": [1]}), "rank 1: it has the columns ['y']"),
         (({"x": [[1, 2]]}, {"x": [[1]]}), "rank 1: column 'x': a row of it has shape (1,)"),
+        (({"x": [[1, 2], [3]]}, {"x": [[1, 2]]}), "that of row 1 has 1. Pad or cut them in Spark"),
     ],
 )
 def test_ranks_with_unlike_columns(columns, text):

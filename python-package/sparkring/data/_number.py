@@ -61,12 +61,18 @@ def without_arguments(error: InvalidError) -> str:
     return functools.reduce(lambda text, pair: text.replace(*pair), ARGUMENTS.items(), str(error))
 
 
+# The remedy for lists of several lengths.
+ALIKE = (
+    "Pad or cut them in Spark, as in slice(concat(tokens, array_repeat(0, 128)), 1, 128), or leave"
+    " the column out with columns="
+)
+
+
 def unlike(first: Any, other: Any, row: int) -> InvalidError:
     """Make the error for arrays of several shapes."""
     return InvalidError(
         f"its arrays are not of one length: that of the first row has {first} elements, that of row"
-        f" {row:,} has {other}. Pad or cut them in Spark (slice, array_repeat), or leave the column"
-        " out with columns="
+        f" {row:,} has {other}. {ALIKE}"
     )
 
 

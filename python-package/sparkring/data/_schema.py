@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sparkring._core import Communicator, InvalidError, MismatchError
+from sparkring.data import _number as number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -117,8 +118,7 @@ def _join(rank: int, agreed: list[Field], fields: list[Field]) -> list[Field]:
 def _unlike(field: Field, shape: tuple[int, ...]) -> str:
     return (
         f"column {field.name!r}: a row of it has shape {shape}, and rows before it or on other"
-        f" ranks have {field.shape}. Make them alike in Spark, or leave the column out with"
-        " columns="
+        f" ranks have {field.shape}. {number.ALIKE}"
     )
 
 
