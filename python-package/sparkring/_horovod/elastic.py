@@ -23,7 +23,7 @@ _MOST_FAILURES = 3  # without a commit between them
 
 
 class State:
-    """What training changes, and goes back to after a failure.
+    """The state that training changes, and goes back to after a failure.
 
     Subclasses say how to `save`, `restore` and `sync`, and how to `dump` and `load` for a
     checkpoint.

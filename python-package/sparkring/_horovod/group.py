@@ -35,8 +35,8 @@ class Group:
     def name(self, kind: str, name: str | None) -> str:
         """Name an operation: as the caller does or by the number of earlier ones without a name.
 
-        Two kinds of operations may have the same name, where callers give it. What ranks could pass
-        differently is no part of a name: the reducer compares it.
+        Two kinds of operations may have the same name, where callers give it. Arguments that ranks
+        could pass differently are not part of a name: the reducer compares them.
         """
         if name is not None:
             return f"{kind}.{name}"

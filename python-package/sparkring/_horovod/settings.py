@@ -18,7 +18,7 @@ _warned: set[str] = set()
 
 
 class Settings(NamedTuple):
-    """What the variables ask for; None stands for the default of the core."""
+    """The settings of the variables; None stands for the default of the core."""
 
     threshold: int | None
     cycle_time: float | None

@@ -109,7 +109,7 @@ def to_pandas(table: Any, zone: str, agree: Callable[[Any], Any]) -> Any:
     return frame
 
 
-# What decides the dtype of a column, beside its type: nulls, and times outside 1677 to 2262.
+# Traits, which decide the dtype of a column beside its type: nulls, times outside 1677 to 2262.
 NULLS, WIDE = 1, 2
 
 

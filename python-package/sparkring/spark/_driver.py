@@ -169,8 +169,8 @@ def run(
     """Run a function on all ranks of a ring, as the tasks of a Spark barrier stage.
 
     Each rank calls ``f(comm, *args, **kwargs)`` with its open `Communicator`, and closes it
-    afterwards. With ``frame`` each rank calls ``f(comm, rows, *args, **kwargs)`` with its part of
-    the rows. ``f`` does not call `sparkring.init`. ``f`` runs in a child process of Spark's Python
+    afterwards. With ``frame`` each rank calls ``f(comm, rows, *args, **kwargs)``, also without
+    rows. ``f`` does not call `sparkring.init`. ``f`` runs in a child process of Spark's Python
     worker. The child ends with the run.
 
     Parameters
@@ -193,15 +193,14 @@ def run(
         negative number runs that many processes of this machine, without Spark, for trying and
         debugging.
     frame : pyspark.sql.DataFrame, optional
-        A table whose rows the ranks get, on Spark 3.5 or later. A rank without rows calls ``f``,
-        too. Without ``num_proc`` each partition is the rows of a rank, in their order, so the rank
+        A table whose rows the ranks get, on Spark 3.5 or later. Without ``num_proc`` each partition is the rows of a rank, in their order, so the rank
         is the number of the partition. With ``num_proc`` the rows are distributed evenly, in their
         order, so rank 0 gets the first rows. Spark counts the rows first, and so computes twice
         what it has neither cached nor shuffled. A restart computes the same once more without
         ``num_proc``, and nothing with it. Spark refuses partitions of ``union()`` and
         ``coalesce()`` in a barrier stage, so these are shuffled first.
     rows : str
-        What ``f`` gets of its rows: ``"pandas"``, a DataFrame of pandas as ``toPandas`` makes it by
+        The rows as ``f`` gets them: ``"pandas"``, a DataFrame of pandas as ``toPandas`` makes it by
         Arrow; ``"arrow"``, a table of pyarrow as ``toArrow`` makes it; or ``"batches"``, an
         iterator of record batches of pyarrow, which takes the memory of one batch, so the partition
         may be larger than the memory. The dtypes of pandas are those of the rows of all ranks:
@@ -209,16 +208,16 @@ def run(
         to ``spark.sql.execution.arrow.maxRecordsPerBatch`` rows. `sparkring.data.batches` takes the
         iterator, and gives all ranks the same number of batches. A rank that leaves the iterator
         early waits at its end until Spark has made the next batch. Vectors of MLlib become arrays
-        of doubles.
+        of doubles. Lists may have any lengths; in pandas each is an array in a column of objects.
     schema : str or pyspark.sql.types.StructType, optional
         The columns of the result, as for ``mapInPandas``: ``"loss double"``. Then ``f`` returns
         rows with these columns: a DataFrame of pandas, a table or record batch of pyarrow, a list
         of them, or None. Timestamps without a zone are in the zone of the session. Vectors of MLlib
-        may be arrays, and become dense. ``run`` returns
-        a DataFrame of the rows of all ranks, in rank order, a partition for each rank. Its rows
-        stay in the executors, as those of ``localCheckpoint``: f runs once, and the rows are lost
-        with their executor. A rank holds the rows that ``f`` returns in memory, several times for a
-        while. On Spark Connect it needs Spark 4.
+        may be arrays, and become dense. ``run`` returns a DataFrame of the rows of all ranks, in
+        rank order, a partition for each rank. Its rows stay in the executors, as those of
+        ``localCheckpoint``: ``f`` runs once, and the rows are lost with their executor. A rank
+        holds the rows that ``f`` returns in memory, several times for a while. On Spark Connect it
+        needs Spark 4.
     spark : pyspark.sql.SparkSession or pyspark.SparkContext, optional
         The Spark; by default the active session. With ``frame`` it is the frame's. The ranks also
         work through a session of Spark Connect, with four limits, because only the configuration of
@@ -246,10 +245,10 @@ def run(
     verbose : int
         1 shows the output of the ranks, line by line with the rank before it, and their progress
         (`Communicator.progress`). 2 also shows the steps of `run`. 0 shows nothing. In each case
-        the output is also in the executors' logs, except with a local master, which has no logs.
-        Spark's own bar of stages is off during the run. If executors cannot reach this process,
-        the output is in the logs only. The ranks never wait for this process. The connection for
-        the output is encrypted where the ranks encrypt.
+        the output is also in the executors' logs, except with a local master, which has no logs;
+        only there if executors cannot reach this process. Spark's own bar of stages is off during
+        the run. The ranks never wait for this process. The connection for the output is encrypted
+        where the ranks encrypt.
     encryption : bool, optional
         As for `sparkring.init`.
     **options : object

@@ -24,7 +24,7 @@ END = 1.0  # seconds for the thread to end with its rank; it may wait for Spark
 
 @dataclass(frozen=True)
 class Rows:
-    """What a function gets of the rows.
+    """The rows as a function gets them.
 
     Attributes
     ----------

@@ -18,7 +18,7 @@ _numbers = itertools.count(1)
 
 
 class _Distributed:
-    """What the two subclasses share."""
+    """The common part of the two subclasses."""
 
     _sparkring: tuple[Any, ...]
 

@@ -117,7 +117,7 @@ class Reader(MLReader[Any]):
 
 
 class Stored(MLReadable[Any], MLWritable):
-    """What is saved by `Writer` and loaded by `Reader`."""
+    """An object that `Writer` saves and `Reader` loads."""
 
     def write(self) -> Writer:
         """Return the object that saves."""

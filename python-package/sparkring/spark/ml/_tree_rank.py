@@ -42,7 +42,7 @@ class TreeRows:
 
 @dataclass
 class Trained:
-    """What a framework returns: the trees, and the metrics of each round."""
+    """The trees of a framework, and the metrics of each round."""
 
     weights: bytes
     metrics: dict[str, list[float]]
