@@ -50,6 +50,17 @@ check_factors <- function(prescale, postscale) {
   check_stop("`prescale` and `postscale` must be one number each")
 }
 
+# Refuses a call that lacks one of these arguments.
+check_given <- function(...) {
+  env <- parent.frame()
+  for (name in as.list(substitute(list(...)))[-1L]) {
+    if (!eval(call("missing", name), env)) next
+    remedy <- if (name == "comm") "a communicator, as ring_init() returns it" else
+      "it, as the help page shows"
+    check_stop("`", name, "` is missing: pass ", remedy)
+  }
+}
+
 check_flag <- function(x, name) {
   if (is.logical(x) && length(x) == 1L && !is.na(x)) return(as.vector(x))
   check_stop("`", name, "` must be TRUE or FALSE, not ", describe(x))
@@ -58,7 +69,7 @@ check_flag <- function(x, name) {
 # Refuses arguments that a function takes in one of its forms only.
 check_no_dots <- function(..., where = "with a communicator") {
   if (...length() == 0L) return()
-  name <- c(names(list(...)), "")[[1L]]
+  name <- c(names(substitute(list(...)))[-1L], "")[[1L]] # which may be of no value
   name <- if (nzchar(name)) paste0("`", name, "`") else "after the last"
   check_stop("there is no argument ", name, " ", where)
 }
@@ -67,8 +78,8 @@ check_no_dots <- function(..., where = "with a communicator") {
 # the class `models`.
 check_method_dots <- function(..., known = character(), models = NULL,
                               where = "for a distributed model") {
-  names <- or_default(names(list(...)), rep("", ...length()))
-  fits <- vapply(list(...), inherits, NA, or_default(models, ""))
+  names <- or_default(names(substitute(list(...)))[-1L], rep("", ...length()))
+  fits <- if (is.null(models)) FALSE else vapply(list(...), inherits, NA, models)
   odd <- which(!fits & (!nzchar(names) | is.na(pmatch(names, known, duplicates.ok = TRUE))))
   if (length(odd) == 0L) return(invisible())
   name <- names[[odd[[1L]]]]

@@ -55,6 +55,7 @@
 #' @export
 ring_bootstrap <- function(comm, data, statistic, ..., R = 999L, # nolint: object_name_linter.
                            seed = NULL, groups = 100L) {
+  check_given(comm, data, statistic)
   call <- scope_call(match.call())
   settings <- agree(comm, {
     if (!is.function(statistic)) {

@@ -18,11 +18,17 @@
 #' ring_minloc(comm, c(loss = 0.25))
 #' ring_close(comm)
 #' @export
-ring_minloc <- function(comm, x) locate(comm, x, "min")
+ring_minloc <- function(comm, x) {
+  check_given(comm, x)
+  locate(comm, x, "min")
+}
 
 #' @rdname ring_minloc
 #' @export
-ring_maxloc <- function(comm, x) locate(comm, x, "max")
+ring_maxloc <- function(comm, x) {
+  check_given(comm, x)
+  locate(comm, x, "max")
+}
 
 locate <- function(comm, x, op) {
   values <- ring_allreduce(comm, x, op)

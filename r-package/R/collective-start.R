@@ -159,6 +159,7 @@ ring_alltoall_start <- function(comm, x) .Call(C_parts_alltoall, comm, x, TRUE)
 #' @rdname ring_start
 #' @export
 ring_alltoallv_start <- function(comm, x, counts, return_counts = FALSE) {
+  check_given(comm, x, counts)
   alltoallv(comm, x, counts, return_counts, start = TRUE)
 }
 

@@ -33,6 +33,7 @@
 #' ring_close(comm)
 #' @export
 ring_table <- function(comm, ...) {
+  check_given(comm)
   if (!inherits(comm, "ring_comm")) table_check_comm(...)
   own <- agree(comm, list(counts = table(...), kinds = table_kinds(table_variables(...))))
   packed <- allgather_strings(comm, table_pack(own, table_variables(...)))

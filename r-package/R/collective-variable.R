@@ -93,6 +93,7 @@ ring_scatterv <- function(comm, x, counts, root = 0) {
 #' ring_close(comm)
 #' @export
 ring_alltoallv <- function(comm, x, counts, return_counts = FALSE) {
+  check_given(comm, x, counts)
   alltoallv(comm, x, counts, return_counts, start = FALSE)
 }
 

@@ -42,6 +42,7 @@
 #' ring_close(comm)
 #' @export
 ring_alloc <- function(comm, length, type = "double") {
+  check_given(comm, length)
   types <- c("double", "integer", "logical", "complex", "raw")
   if (!is_string(type) || !type %in% types) {
     ring_stop("INVALID", paste0(

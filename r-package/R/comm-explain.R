@@ -63,6 +63,7 @@
 #' ring_close(comm)
 #' @export
 ring_comm_explain <- function(comm, collective, bytes, dtype = "float64", root = 0) {
+  check_given(comm, collective, bytes)
   if (!is_string(collective)) {
     check_stop("`collective` must be one string, not ", describe(collective), call = sys.call())
   }

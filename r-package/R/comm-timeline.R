@@ -47,6 +47,7 @@
 #' grep("allreduce", readLines(trace), value = TRUE)
 #' @export
 ring_timeline_start <- function(comm, path, mark_cycles = FALSE) {
+  check_given(comm, path)
   if (!is_string(path)) {
     check_stop("`path` must be one string, not ", describe(path), call = sys.call())
   }
@@ -71,6 +72,7 @@ ring_timeline_stop <- function(comm) {
 #' @rdname ring_timeline_start
 #' @export
 ring_timeline_merge <- function(path, file = file.path(path, "timeline.json")) {
+  check_given(path)
   if (!is_string(path)) {
     check_stop("`path` must be one string, not ", describe(path), call = sys.call())
   }

@@ -30,7 +30,9 @@
 #' @export
 ring_cor <- function(comm, x, y = NULL, use = c("everything", "complete.obs"),
                      method = c("pearson", "spearman"), ...) {
+  check_given(comm)
   if (is_table(comm)) return(columns_fit("ring_cor", match.call(), parent.frame()))
+  check_given(x)
   settings <- agree(comm, {
     check_no_dots(...)
     list(use = match.arg(use), method = match.arg(method), "is.null(y)" = is.null(y))

@@ -71,6 +71,8 @@ ring_coxph <- function(comm, formula, data, weights, subset,
                        na.action, # nolint: object_name_linter. As in coxph().
                        ties = c("efron", "breslow"), robust = NULL, init = NULL, control = list(),
                        baseline = TRUE, ...) {
+  check_given(comm)
+  coxph_check_dots(...)
   if (is_table(comm)) return(table_fit("ring_coxph", match.call(), parent.frame()))
   check_no_dots(...)
   call <- match.call()
@@ -101,6 +103,14 @@ ring_coxph <- function(comm, formula, data, weights, subset,
   fit$na.action <- if (fit$omitted > 0) structure(seq_len(fit$omitted), class = "omit")
   fit$offset <- NULL
   fit
+}
+
+# coxph() has arguments for what is a term here.
+coxph_check_dots <- function(...) {
+  odd <- intersect(c("cluster", "id"), names(substitute(list(...))))
+  if (length(odd) == 0L) return(invisible())
+  check_stop("there is no argument `", odd[[1L]], "`: add a term to the formula, such as ",
+             "cluster(group), for the robust variance of clusters")
 }
 
 coxph_control <- function(control) {

@@ -47,6 +47,7 @@
 #' }
 #' @export
 ring_device <- function(comm, path = "auto", gpu = NULL, ...) {
+  check_given(comm)
   with_frameworks_comm(comm, ..., code = function(comm) {
     options <- agree(comm, list(
       path = check_string(path, "path"),

@@ -39,6 +39,7 @@
 #' ring_close(comm)
 #' @export
 ring_gpus <- function(comm, count = NULL, addresses = NULL, ...) {
+  check_given(comm)
   with_frameworks_comm(comm, ..., code = function(comm) {
     before <- gpus_inherited()
     given <- agree(comm, {

@@ -7,6 +7,7 @@
 #' @order 3
 #' @export
 ring_jax_config <- function(comm, ...) {
+  check_given(comm)
   with_frameworks_comm(comm, ..., code = function(comm) {
     port <- frameworks_root_port(comm)
     list(

@@ -7,6 +7,7 @@
 #' @order 5
 #' @export
 ring_lightgbm_config <- function(comm, ...) {
+  check_given(comm)
   with_frameworks_comm(comm, ..., code = function(comm) {
     rows <- frameworks_gather(comm, 1L, function() {
       lightgbm_hosts(comm)

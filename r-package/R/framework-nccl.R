@@ -25,6 +25,7 @@
 #' ring_close(comm)
 #' @export
 ring_nccl_id <- function(comm, library = NULL, ...) {
+  check_given(comm)
   with_frameworks_comm(comm, ..., code = function(comm) {
     library <- agree(comm, check_string(library, "library"))
     .Call(C_nccl_id, comm, if (!is.null(library)) path.expand(library))

@@ -44,6 +44,7 @@
 #' }
 #' @export
 ring_python <- function(comm, ...) {
+  check_given(comm)
   with_frameworks_comm(comm, ..., code = function(comm) {
     opened <- agree(comm, python_opened())
     if (!is.null(opened)) return(opened)

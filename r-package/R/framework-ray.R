@@ -37,6 +37,7 @@
 #' ring_close(comm)
 #' @export
 ring_ray_config <- function(comm, ...) {
+  check_given(comm)
   with_frameworks_comm(comm, ..., code = function(comm) {
     rows <- frameworks_gather(comm, 1L + ray_token, function() {
       if (ring_rank(comm) > 0L) return(integer(1L + ray_token))

@@ -80,6 +80,7 @@ NULL
 #' @order 1
 #' @export
 ring_tf_config <- function(comm, role = "worker", ...) {
+  check_given(comm)
   with_frameworks_comm(comm, ..., code = function(comm) {
     rows <- frameworks_gather(comm, 2L, function() {
       number <- match(check_string(role, "role"), tf_roles)

@@ -7,6 +7,7 @@
 #' @order 2
 #' @export
 ring_torch_env <- function(comm, ...) {
+  check_given(comm)
   with_frameworks_comm(comm, ..., code = function(comm) {
     port <- frameworks_root_port(comm)
     hosts <- unique(ring_hosts(comm))

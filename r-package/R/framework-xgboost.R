@@ -10,6 +10,7 @@
 #' @order 4
 #' @export
 ring_xgboost_config <- function(comm, ...) {
+  check_given(comm)
   with_frameworks_comm(comm, ..., code = function(comm) {
     former <- frameworks_kept$tracker # other ranks may use it until they make this call
     rows <- frameworks_gather(comm, 1L, function() {

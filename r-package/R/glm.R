@@ -110,6 +110,7 @@
 ring_glm <- function(comm, formula, family = stats::gaussian(), data, weights, subset,
                      na.action, # nolint: object_name_linter. As in glm().
                      start = NULL, offset, control = list(), contrasts = NULL, ...) {
+  check_given(comm)
   if (is_table(comm)) return(table_fit("ring_glm", match.call(), parent.frame()))
   check_no_dots(...)
   call <- match.call()

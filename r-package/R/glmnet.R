@@ -96,7 +96,9 @@ ring_glmnet <- function(comm, x, y, family = c("gaussian", "binomial", "poisson"
                         lambda.min.ratio = NULL, lambda = NULL, standardize = TRUE,
                         intercept = TRUE, penalty.factor = NULL, nfolds = 0L, foldid = NULL,
                         thresh = 1e-8, maxit = 100L, ...) {
+  check_given(comm)
   if (is_table(comm)) return(columns_fit("ring_glmnet", match.call(), parent.frame()))
+  check_given(x, y)
   call <- scope_call(match.call())
   settings <- agree(comm, {
     check_no_dots(...)

@@ -62,7 +62,9 @@
 #' }
 #' @export
 ring_kmeans <- function(comm, x, centers, max_iter = 100L, nstart = 1L, tol = 1e-4, ...) {
+  check_given(comm)
   if (is_table(comm)) return(columns_fit("ring_kmeans", match.call(), parent.frame()))
+  check_given(x, centers)
   call <- scope_call(match.call())
   settings <- agree(comm, {
     check_no_dots(...)

@@ -66,6 +66,7 @@ launch_usage <- paste(
 #' @export
 ring_launch <- function(command, n, args = character(), timeout = NULL, ports = NULL,
                         encryption = FALSE, timeline = NULL) {
+  check_given(command)
   command <- c(launch_command(command), as.character(args))
   if (missing(n)) {
     check_stop("`n` is missing: pass the number of ranks, as in n = 4", call = sys.call())

@@ -65,6 +65,7 @@
 ring_lm <- function(comm, formula, data, weights, subset,
                     na.action, # nolint: object_name_linter. As in lm().
                     offset, contrasts = NULL, ridge = 0, tol = 1e-7, ...) {
+  check_given(comm)
   if (is_table(comm)) return(table_fit("ring_lm", match.call(), parent.frame()))
   check_no_dots(...)
   call <- match.call()

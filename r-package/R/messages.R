@@ -53,7 +53,15 @@
 #' ring_close(comm)
 #' @export
 ring_messages <- function(comm) {
+  check_given(comm)
   structure(.Call(C_messages_open, comm), comm = comm)
+}
+
+# The communicator of messages.
+messages_comm <- function(messages) {
+  comm <- attr(messages, "comm")
+  if (inherits(comm, "ring_comm")) return(comm)
+  check_stop("`messages` must be messages, as ring_messages() returns them in this process")
 }
 
 # A rank or a tag for the core, where -1 is any.
@@ -69,6 +77,7 @@ check_any <- function(x, name) {
 #' @rdname ring_messages
 #' @export
 ring_message_send <- function(messages, x, peer, tag = 0) {
+  check_given(messages, x, peer)
   peer <- check_whole(peer, "peer", least = 0)
   tag <- check_whole(tag, "tag", least = 0)
   invisible(.Call(C_messages_send, messages, x, peer, tag, FALSE))
@@ -77,6 +86,7 @@ ring_message_send <- function(messages, x, peer, tag = 0) {
 #' @rdname ring_messages
 #' @export
 ring_message_send_start <- function(messages, x, peer, tag = 0) {
+  check_given(messages, x, peer)
   peer <- check_whole(peer, "peer", least = 0)
   tag <- check_whole(tag, "tag", least = 0)
   .Call(C_messages_send, messages, x, peer, tag, TRUE)
@@ -104,6 +114,7 @@ ring_message_recv <- function(messages, source = NULL, tag = NULL, return_status
 #' @rdname ring_messages
 #' @export
 ring_message_sendrecv <- function(messages, x, peer, send_tag = 0, source = NULL, tag = NULL) {
+  check_given(messages, x, peer)
   peer <- check_whole(peer, "peer", least = 0)
   send_tag <- check_whole(send_tag, "send_tag", least = 0)
   source <- check_any(source, "source")
@@ -124,10 +135,11 @@ ring_message_probe <- function(messages, source = NULL, tag = NULL, wait = TRUE)
 #' @rdname ring_messages
 #' @export
 ring_message_send_object <- function(messages, x, peer, tag = 0) {
+  check_given(messages, x, peer)
   call <- sys.call()
   peer <- check_whole(peer, "peer", least = 0)
   tag <- check_whole(tag, "tag", least = 0)
-  check_object_comm(attr(messages, "comm"), call)
+  check_object_comm(messages_comm(messages), call)
   mine <- codec_pack(list(x), 1L, call)
   .Call(C_messages_send, messages, mine$bytes, peer, tag, FALSE)
   if (!is.null(mine$failure)) stop(mine$failure)
@@ -137,10 +149,11 @@ ring_message_send_object <- function(messages, x, peer, tag = 0) {
 #' @rdname ring_messages
 #' @export
 ring_message_recv_object <- function(messages, source = NULL, tag = NULL) {
+  check_given(messages)
   call <- sys.call()
   source <- check_any(source, "source")
   tag <- check_any(tag, "tag")
-  check_object_comm(attr(messages, "comm"), call)
+  check_object_comm(messages_comm(messages), call)
   transfer <- .Call(C_messages_recv, messages, source, tag)
   bytes <- .Call(C_transfer_wait, transfer)
   codec_unpack(bytes, .Call(C_transfer_info, transfer)$source, call)[[1L]]

@@ -55,6 +55,7 @@
 #' @export
 ring_mlp <- function(comm, formula, data, hidden = 8L, decay = 0, max_iter = 100L, tol = 1e-6,
                      scale = TRUE, ...) {
+  check_given(comm)
   if (is_table(comm)) return(table_fit("ring_mlp", match.call(), parent.frame()))
   check_no_dots(...)
   call <- match.call()

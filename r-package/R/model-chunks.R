@@ -37,6 +37,7 @@
 #' unlink(files)
 #' @export
 ring_chunks <- function(x, read = identity) {
+  check_given(x)
   if (!is.function(read)) check_stop("`read` must be a function, not ", describe(read))
   at <- 0L
   function(reset = FALSE) {

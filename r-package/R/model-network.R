@@ -57,6 +57,7 @@
 #' }
 #' @export
 ml_ring_torch <- function(x, formula, model, loss, optimizer, ..., py_files = character()) {
+  check_given(x)
   network_fit("torch", x, formula, list(model = model, loss = loss, optimizer = optimizer, ...),
               py_files)
 }
@@ -64,6 +65,7 @@ ml_ring_torch <- function(x, formula, model, loss, optimizer, ..., py_files = ch
 #' @rdname ml_ring_torch
 #' @export
 ml_ring_keras <- function(x, formula, model, loss, optimizer, ..., py_files = character()) {
+  check_given(x)
   network_fit("keras", x, formula, list(model = model, loss = loss, optimizer = optimizer, ...),
               py_files)
 }
@@ -71,6 +73,7 @@ ml_ring_keras <- function(x, formula, model, loss, optimizer, ..., py_files = ch
 #' @rdname ml_ring_torch
 #' @export
 ml_ring_load <- function(sc, path, framework = c("torch", "keras"), py_files = character()) {
+  check_given(path)
   framework <- match.arg(framework)
   if (is_string(path) && file.exists(path) && !dir.exists(path)) {
     check_stop("`path` is the file ", path, ", and a saved network is a directory: readRDS(path) ",

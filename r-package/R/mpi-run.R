@@ -85,6 +85,7 @@ mpi_secrets <- paste0(
 #' @export
 ring_mpi_run <- function(comm, command, args = character(), env = character(), wd = NULL,
                          allow_plain = FALSE, pmix = NULL, output = NULL) {
+  check_given(comm, command)
   command <- mpi_command(command, args)
   mpi_check_env(env)
   wd <- check_string(wd, "wd")

@@ -59,6 +59,7 @@
 #' ring_close(comm)
 #' @export
 ring_broadcast_object <- function(comm, x, root = 0) {
+  check_given(comm, x)
   call <- sys.call()
   root <- check_whole(root, "root", least = 0)
   check_object_comm(comm, call)
@@ -70,7 +71,10 @@ ring_broadcast_object <- function(comm, x, root = 0) {
 
 #' @rdname ring_broadcast_object
 #' @export
-ring_allgather_object <- function(comm, x) object_allgather(comm, x, sys.call())
+ring_allgather_object <- function(comm, x) {
+  check_given(comm, x)
+  object_allgather(comm, x, sys.call())
+}
 
 object_allgather <- function(comm, x, call) {
   check_object_comm(comm, call)
@@ -82,6 +86,7 @@ object_allgather <- function(comm, x, call) {
 #' @rdname ring_broadcast_object
 #' @export
 ring_gather_object <- function(comm, x, root = 0) {
+  check_given(comm, x)
   call <- sys.call()
   root <- check_whole(root, "root", least = 0)
   check_object_comm(comm, call)
@@ -94,6 +99,7 @@ ring_gather_object <- function(comm, x, root = 0) {
 #' @rdname ring_broadcast_object
 #' @export
 ring_scatter_object <- function(comm, xs, root = 0) {
+  check_given(comm)
   call <- sys.call()
   root <- check_whole(root, "root", least = 0)
   check_object_comm(comm, call)
@@ -106,6 +112,7 @@ ring_scatter_object <- function(comm, xs, root = 0) {
 #' @rdname ring_broadcast_object
 #' @export
 ring_alltoall_object <- function(comm, xs) {
+  check_given(comm, xs)
   call <- sys.call()
   check_object_comm(comm, call)
   mine <- codec_pack(xs, ring_size(comm), call)
@@ -116,6 +123,7 @@ ring_alltoall_object <- function(comm, xs) {
 #' @rdname ring_broadcast_object
 #' @export
 ring_allreduce_object <- function(comm, x, op = `+`) {
+  check_given(comm, x)
   if (!is.function(op)) {
     ring_stop("INVALID", paste0("`op` must be a function of two values, not ", describe(op)))
   }
@@ -125,6 +133,7 @@ ring_allreduce_object <- function(comm, x, op = `+`) {
 #' @rdname ring_broadcast_object
 #' @export
 ring_send_object <- function(comm, x, peer) {
+  check_given(comm, x, peer)
   call <- sys.call()
   peer <- check_whole(peer, "peer", least = 0)
   check_object_comm(comm, call)
@@ -138,6 +147,7 @@ ring_send_object <- function(comm, x, peer) {
 #' @rdname ring_broadcast_object
 #' @export
 ring_recv_object <- function(comm, peer) {
+  check_given(comm, peer)
   call <- sys.call()
   peer <- check_whole(peer, "peer", least = 0)
   check_object_comm(comm, call)

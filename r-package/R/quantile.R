@@ -35,7 +35,9 @@
 ring_quantile <- function(comm, x, probs = seq(0, 1, 0.25),
                           na.rm = FALSE, # nolint: object_name_linter. As in quantile().
                           names = TRUE, type = 7, ...) {
+  check_given(comm)
   if (is_table(comm)) return(columns_fit("ring_quantile", match.call(), parent.frame()))
+  check_given(x)
   call <- sys.call()
   parts <- agree(comm, {
     check_no_dots(...)

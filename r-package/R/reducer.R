@@ -81,6 +81,7 @@ ring_submit <- function(reducer, name, x = NULL,
                         kind = c("allreduce", "reduce_scatter", "broadcast", "allgather",
                                  "alltoall", "barrier"),
                         op = "sum", root = 0, splits = NULL) {
+  check_given(reducer, name)
   kind <- match.arg(kind)
   if (!is_string(name)) check_stop("`name` must be one string, not ", describe(name))
   if (!is_string(op)) check_stop("`op` must be one string, not ", describe(op))

@@ -26,6 +26,7 @@
 #' ring_close(comm)
 #' @export
 ring_scale <- function(comm, x, center = TRUE, scale = TRUE) {
+  check_given(comm, x)
   x <- columns_of(comm, x)
   model_check_settings(comm, agree(comm, list(center = center, scale = scale)))
   columns_check_moments(comm, x, center, scale)

@@ -61,6 +61,7 @@
 #' }
 #' @export
 ring_checkpoint <- function(comm, path) {
+  check_given(comm, path)
   ring_rank(comm)
   folder <- checkpoint_folder(path)
   structure(list2env(list(comm = comm, folder = folder, last = NULL)), class = "ring_checkpoint")
@@ -69,6 +70,7 @@ ring_checkpoint <- function(comm, path) {
 #' @rdname ring_checkpoint
 #' @export
 ring_save <- function(checkpoint, state) {
+  check_given(checkpoint, state)
   check_checkpoint(checkpoint)
   if (ring_rank(checkpoint$comm) != 0L) return(invisible())
   if (is.null(checkpoint$last)) checkpoint$last <- max(-1, checkpoint_numbers(checkpoint))
@@ -86,6 +88,7 @@ ring_save <- function(checkpoint, state) {
 #' @rdname ring_checkpoint
 #' @export
 ring_restore <- function(checkpoint, default = NULL) {
+  check_given(checkpoint)
   call <- sys.call()
   check_checkpoint(checkpoint)
   comm <- checkpoint$comm

@@ -202,6 +202,7 @@ ring_apply <- function(.x, .f, ..., columns = NULL, num_proc = NULL, packages = 
                        results = NULL, timeout = 300, max_restarts = 0, progress = FALSE,
                        timeline = NULL, options = list(), rows = c("all", "batches", "matrix"),
                        collect = TRUE) {
+  check_given(.x, .f)
   options <- driver_timeline(timeline, options)
   on.exit(timeline_merge_run(options$timeline))
   job <- driver_job(.f, list(...), 2L, columns, num_proc, seed, timeout, max_restarts, options)
@@ -235,6 +236,7 @@ ring_apply <- function(.x, .f, ..., columns = NULL, num_proc = NULL, packages = 
 ring_run <- function(.sc, .f, ..., columns = NULL, num_proc = NULL, packages = NULL, seed = NULL,
                      results = NULL, timeout = 300, max_restarts = 0,
                      progress = isTRUE(num_proc < 0), timeline = NULL, options = list()) {
+  check_given(.sc, .f)
   options <- driver_timeline(timeline, options)
   on.exit(timeline_merge_run(options$timeline))
   job <- driver_job(.f, list(...), 1L, columns, num_proc, seed, timeout, max_restarts, options)

@@ -7,6 +7,7 @@
 #' @export
 ring_mpi <- function(.sc, command, args = character(), num_proc = NULL, env = character(),
                      wd = NULL, allow_plain = FALSE, pmix = NULL, ...) {
+  check_given(.sc, command)
   command <- mpi_command(command, args)
   mpi_check_env(env)
   wd <- check_string(wd, "wd")

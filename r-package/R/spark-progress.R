@@ -41,6 +41,7 @@ progress_longest <- 4000L # bytes of a report; a pipe takes this number of bytes
 #' }
 #' @export
 ring_progress <- function(comm, step, total = NULL, ...) {
+  check_given(comm, step)
   ring_rank(comm)
   metrics <- list(...)
   report <- progress_check(step, total, metrics)

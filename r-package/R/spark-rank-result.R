@@ -158,9 +158,17 @@ rank_result_judge <- function(rank_results, size, attempt) {
   failure <- culprit$failure
   parent <- tryCatch(unserialize(failure$error), error = function(error) NULL)
   rank_result_condition(
-    paste0(failure$what, ": ", failure$message), culprit$rank, culprit$host, attempt,
-    failure$traceback, culprit$log, parent
+    paste0(failure$what, ": ", rank_result_hint(failure$message)), culprit$rank, culprit$host,
+    attempt, failure$traceback, culprit$log, parent
   )
+}
+
+# The message, with the remedy for a variable of the driver that was not sent. R translates the
+# messages, and this finds the English ones.
+rank_result_hint <- function(message) {
+  if (!grepl("^(could not find function \".*\"|object '.*' not found)$", message)) return(message)
+  paste0(message, ": a rank has no variables of the driver's global environment, so pass them as ",
+         "arguments in `...`")
 }
 
 # Makes a condition of class ring_error_remote with rank, host, traceback and log in its message.

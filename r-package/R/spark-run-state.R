@@ -26,6 +26,7 @@ run_state$reported <- -Inf # time of the last report, by C_clock_seconds
 #' ring_close(comm)
 #' @export
 ring_attempt <- function(comm) {
+  check_given(comm)
   ring_rank(comm)
   run_state$attempt
 }

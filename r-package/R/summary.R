@@ -32,7 +32,9 @@
 #' }
 #' @export
 ring_summary <- function(comm, x, top = 3L, ...) {
+  check_given(comm)
   if (is_table(comm)) return(columns_fit("ring_summary", match.call(), parent.frame()))
+  check_given(x)
   top <- agree(comm, {
     check_no_dots(...)
     if (!is.data.frame(x)) stop("`x` must be a data frame, not ", describe(x))

@@ -53,7 +53,9 @@
 #' @export
 ring_svd <- function(comm, x, k = NULL, u = TRUE, method = c("auto", "qr", "random"), power = 2L,
                      ...) {
+  check_given(comm)
   if (is_table(comm)) return(columns_fit("ring_svd", match.call(), parent.frame()))
+  check_given(x)
   settings <- agree(comm, {
     check_no_dots(...)
     list(k = check_whole(k, "k", least = 1, absent = 0L), u = check_flag(u, "u"),
@@ -188,7 +190,9 @@ svd_random <- function(comm, x, k, left, power) {
 #' @export
 ring_prcomp <- function(comm, x, retx = FALSE, center = TRUE, scale. = FALSE, rank. = NULL,
                         method = c("auto", "qr", "random"), power = 2L, ...) {
+  check_given(comm)
   if (is_table(comm)) return(columns_fit("ring_prcomp", match.call(), parent.frame()))
+  check_given(x)
   call <- scope_call(match.call())
   settings <- agree(comm, {
     check_no_dots(...)

@@ -26,6 +26,9 @@ comm_handle *comm_of(SEXP comm) {
   if (Rf_inherits(comm, "data.frame"))
     error_invalid("`comm` must be a communicator, as ring_init() returns it, not a data frame: "
                   "pass the communicator first, and the rows after it");
+  if (Rf_inherits(comm, "tbl_spark"))
+    error_invalid("`comm` must be a communicator, as ring_init() returns it, not a Spark table: "
+                  "call the function in a function of ring_apply()");
   if (TYPEOF(comm) != EXTPTRSXP || R_ExternalPtrTag(comm) != comm_tag())
     error_invalid("`comm` must be a communicator, as ring_init() returns it");
   comm_handle *handle = R_ExternalPtrAddr(comm);

@@ -45,3 +45,23 @@ test_that("each method refuses an argument that it does not know", {
   expect_error(anova(objects$ring_lm, objects$ring_lm, lm(dist ~ speed, cars)),
                "the models must all be of class ring_lm, and one is a lm")
 })
+
+test_that("each function names the argument that it lacks or cannot use", {
+  table <- structure(list(), class = c("tbl_spark", "tbl")) # of no Spark
+  for (name in setdiff(of_namespace$exports, c("ring_init", "ring_chunks"))) { # which take any
+    for (given in list(list(), list(1), list(data.frame()), list(table))) {
+      error <- expect_error(do.call(name, given), info = name)
+      named <- paste0("[`\"](", paste(names(formals(name)), collapse = "|"),
+                      ")[`\"]|package sparklyr is not installed")
+      expect_match(conditionMessage(error), named, info = name)
+      if (!inherits(error, "ring_error")) { # R's own, of the function itself
+        expect_match(conditionMessage(error), "is missing, with no default", info = name)
+        expect_identical(conditionCall(error)[[1]], as.name(name), info = name)
+      }
+    }
+  }
+  expect_error(ring_allreduce(table, 1), "not a Spark table: call the function in a function of ")
+  comm <- local_world()
+  expect_error(ring_kmeans(comm, cars), "`centers` is missing: pass it, as the help page shows")
+  expect_error(ring_lm(), "`comm` is missing: pass a communicator, as ring_init\\(\\) returns it")
+})

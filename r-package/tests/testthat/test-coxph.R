@@ -189,6 +189,8 @@ test_that("terms and likelihoods that coxph() treats in its own way are those of
     expect_equal(predict(fit, lung, reference = reference),
                  predict(truth, lung, reference = reference), tolerance = 1e-8, ignore_attr = TRUE)
   }
+  expect_error(ring_coxph(comm, Surv(time, status) ~ age, lung, cluster = inst),
+               "there is no argument `cluster`: add a term to the formula, such as cluster.group")
   expect_error(predict(fit, lung, refrence = "zero"), "there is no argument `refrence` for a dist")
   expect_error(predict(fit, lung["sex"]), "`newdata` has not the variables of the strata: pass")
   expect_equal(survival::basehaz(fit)$hazard, survival::basehaz(truth)$hazard, tolerance = 1e-8)

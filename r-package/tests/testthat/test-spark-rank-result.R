@@ -106,6 +106,9 @@ test_that("an error says rank, host and attempt, and is of its own class, too", 
   expect_match(conditionMessage(error), "^rank 1 on .* failed: no \\(attempt 2\\)\n\nIts calls:\n")
   timeout <- rank_result_judge(list(failed(0L, ring_condition("TIMEOUT"), 1)), 1L, 0L)
   expect_s3_class(timeout, "ring_error_timeout")
+  lacks <- tryCatch(eval(quote(of_driver), baseenv()), error = function(error) error)
+  lost <- rank_result_judge(list(failed(0L, lacks, 1)), 1L, 0L)
+  expect_match(conditionMessage(lost), "object 'of_driver' not found: a rank has no variables of")
 })
 
 test_that("a condition that is too large is told without it", {
