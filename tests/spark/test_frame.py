@@ -26,8 +26,8 @@ IDS = [[], list(range(100, 106)), list(range(200, 213))]
 EVERY_TYPE = """SELECT id, cast(id AS int) AS n, if(id % 2 = 0, NULL, id / 3) AS x,
     if(id = 3, NULL, concat('é', id)) AS s, id > 2 AS b,
     date_add(date'2020-01-01', cast(id AS int)) AS d, timestamp'2020-03-29 00:30:00' AS t,
-    array_repeat(id / 2, int(id)) AS a, cast(id AS decimal(10, 2)) AS m, map(concat('k', id), id) AS p,
-    struct(id, timestamp'2020-03-29 00:30:00' AS t) AS q,
+    array_repeat(id / 2, int(id)) AS a, cast(id AS decimal(10, 2)) AS m,
+    map(concat('k', id), id) AS p, struct(id, timestamp'2020-03-29 00:30:00' AS t) AS q,
     array(timestamp'2020-03-29 00:30:00') AS u FROM range(0, 5, 1, 2)"""
 
 

@@ -193,8 +193,9 @@ def run(
         negative number runs that many processes of this machine, without Spark, for trying and
         debugging.
     frame : pyspark.sql.DataFrame, optional
-        A table whose rows the ranks get, on Spark 3.5 or later. Without ``num_proc`` each partition is the rows of a rank, in their order, so the rank
-        is the number of the partition. With ``num_proc`` the rows are distributed evenly, in their
+        A table whose rows the ranks get, on Spark 3.5 or later. Without ``num_proc`` each
+        partition is the rows of a rank, in their order, so the rank is the number of the
+        partition. With ``num_proc`` the rows are distributed evenly, in their
         order, so rank 0 gets the first rows. Spark counts the rows first, and so computes twice
         what it has neither cached nor shuffled. A restart computes the same once more without
         ``num_proc``, and nothing with it. Spark refuses partitions of ``union()`` and
