@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # PyTorch: the variables that torchrun would set. The store of rank 0 sets SO_REUSEADDR before it
-# binds, so it can bind a reserved port. Python's frameworks/_torch.py does the same.
+# binds, so it can bind a reserved port. Python's frameworks/_torch.py gives the reasons for the
+# variables of torchelastic.
 
 #' @rdname ring_tf_config
 #' @order 2
@@ -19,7 +20,9 @@ ring_torch_env <- function(comm, ...) {
       LOCAL_RANK = ring_local_rank(comm),
       LOCAL_WORLD_SIZE = ring_local_size(comm),
       GROUP_RANK = match(ring_hosts(comm)[[ring_rank(comm) + 1L]], hosts) - 1L,
-      GROUP_WORLD_SIZE = length(hosts)
+      GROUP_WORLD_SIZE = length(hosts),
+      TORCHELASTIC_RUN_ID = Sys.getenv("TORCHELASTIC_RUN_ID", "sparkring"),
+      TORCHELASTIC_USE_AGENT_STORE = "False"
     )
     frameworks_set(c(lapply(variables, as.character), interface_variables(comm)))
   })

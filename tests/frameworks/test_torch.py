@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import os
 
 import digits
 import numpy as np
@@ -13,6 +14,7 @@ EPOCHS, BATCH = 20, 32
 
 
 def train():
+    os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"  # torchrun's agent is not used
     with open_comm() as comm:
         comm.torch_env()
     return fit()

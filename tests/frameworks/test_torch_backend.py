@@ -384,6 +384,8 @@ def own_communicator():
         assert comm.torch_group() is group
         variables = {"RANK": comm.rank, "WORLD_SIZE": comm.size, "LOCAL_RANK": comm.local_rank}
         assert all(os.environ[name] == str(value) for name, value in variables.items())
+        assert os.environ["TORCHELASTIC_RUN_ID"]  # for Lightning
+        assert torch.cuda.is_available() or os.environ["ACCELERATE_USE_CPU"] == "true"
         assert os.environ["MASTER_ADDR"] == comm.hosts[0] and int(os.environ["MASTER_PORT"]) > 0
         devices = {"cpu", "cuda"} if torch.backends.cuda.is_built() else {"cpu"}
         assert set(dist.Backend.backend_capability["sparkring"]) == devices

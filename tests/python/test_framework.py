@@ -105,6 +105,8 @@ def test_torch_env():
             "LOCAL_WORLD_SIZE": "2",
             "GROUP_RANK": "0",
             "GROUP_WORLD_SIZE": "1",
+            "TORCHELASTIC_RUN_ID": "sparkring",
+            "TORCHELASTIC_USE_AGENT_STORE": "False",
         }
         assert variables.items() <= {**result, "TF_CONFIG": ""}.items()
 

@@ -3,6 +3,11 @@
 
 The store of rank 0 (TCPStore) sets SO_REUSEADDR before it binds, so it can bind a reserved port. By
 default Gloo and TensorPipe use the address of the host's own name.
+
+Lightning computes ranks from its own arguments unless TORCHELASTIC_RUN_ID is set. Accelerate and
+the Trainer of Transformers make one world of each rank without a GPU unless ACCELERATE_USE_CPU is
+set. Under torchrun the agent serves the store at its own port, and the variable
+TORCHELASTIC_USE_AGENT_STORE keeps rank 0 from serving one at the port of MASTER_PORT.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from sparkring._method import method
+from sparkring.frameworks import _device as device
 from sparkring.frameworks._exchange import communicator, of_root
 from sparkring.frameworks._interface import interface
 
@@ -38,7 +44,10 @@ def torch_env(comm: Ring = None, /) -> dict[str, str]:
     dict
         The variables, with torchrun's names: ``MASTER_ADDR``, ``MASTER_PORT``, ``RANK``,
         ``WORLD_SIZE``; ``LOCAL_RANK`` and ``LOCAL_WORLD_SIZE`` among the ranks of this host;
-        ``GROUP_RANK`` and ``GROUP_WORLD_SIZE`` of this host among the hosts. On several hosts also
+        ``GROUP_RANK`` and ``GROUP_WORLD_SIZE`` of this host among the hosts;
+        ``TORCHELASTIC_RUN_ID``, by which Lightning reads the ranks from these variables, and
+        ``TORCHELASTIC_USE_AGENT_STORE``, by which rank 0 serves the store. If PyTorch has only the
+        CPU, ``ACCELERATE_USE_CPU``, by which Accelerate uses all ranks. On several hosts also
         ``GLOO_SOCKET_IFNAME`` and ``TP_SOCKET_IFNAME``, the interface to the other hosts, where it
         is known (Linux, IPv4). By default Gloo and TensorPipe use the address of the host's name,
         often 127.0.1.1, which other hosts cannot reach. Interfaces that are set already are not
@@ -76,10 +85,25 @@ def set_variables(ring: Any, port: int) -> dict[str, str]:
         "LOCAL_WORLD_SIZE": ring.local_size,
         "GROUP_RANK": hosts.index(ring.hosts[ring.rank]),
         "GROUP_WORLD_SIZE": len(hosts),
+        "TORCHELASTIC_RUN_ID": os.environ.get("TORCHELASTIC_RUN_ID", "sparkring"),
+        "TORCHELASTIC_USE_AGENT_STORE": False,
     }
+    if _has_only_cpu():
+        values["ACCELERATE_USE_CPU"] = os.environ.get("ACCELERATE_USE_CPU", "true")
     to_others = interface(ring)
     if to_others is not None:
         values.update((name, os.environ.get(name, to_others)) for name in INTERFACES)
     variables = {name: str(value) for name, value in values.items()}
     os.environ.update(variables)
     return variables
+
+
+def _has_only_cpu() -> bool:
+    """Return whether PyTorch is there and has no accelerator. CUDA is not initialised."""
+    if device.names_in(os.environ.get(device.VISIBLE)):
+        return False
+    try:
+        import torch
+    except ImportError:
+        return False
+    return not getattr(torch, "accelerator", torch.cuda).is_available()

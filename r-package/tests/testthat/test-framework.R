@@ -80,7 +80,8 @@ test_that("torch_env", {
     expect_identical(result[-2], list(
       MASTER_ADDR = "127.0.0.1", RANK = as.character(rank), WORLD_SIZE = "2",
       LOCAL_RANK = as.character(rank), LOCAL_WORLD_SIZE = "2", GROUP_RANK = "0",
-      GROUP_WORLD_SIZE = "1"
+      GROUP_WORLD_SIZE = "1", TORCHELASTIC_RUN_ID = "sparkring",
+      TORCHELASTIC_USE_AGENT_STORE = "False"
     ))
     expect_identical(result$MASTER_PORT, outcome[[1]]$result$MASTER_PORT)
     expect_identical(outcome[[rank + 1]]$variables[names(result)], result)
