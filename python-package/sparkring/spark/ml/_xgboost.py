@@ -98,8 +98,9 @@ def of_booster(parameters: dict[str, Any], width: int) -> dict[str, Any]:
         unused = UNUSED.search(str(warning.message))
         if unused:
             raise InvalidError(
-                f"XGBoost does not use the parameters {unused[1].strip()}: leave them out. Known"
-                f" are those of its booster and objective, and {', '.join(others)}"
+                f"XGBoost does not use the parameters {unused[1].strip()}: leave them out, and pass"
+                " the number of trees as rounds. Known are those of its booster and objective,"
+                f" and {', '.join(others)}"
             )
     return booster
 
