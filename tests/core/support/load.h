@@ -5,11 +5,10 @@
 #ifndef LOAD_H
 #define LOAD_H
 
-/* How many times as long as on a machine that does nothing else a rank may take here: half of the processes that
- * want a processor, from 1 to `most`. */
+/* The factor by which the limits of a quiet machine grow here: half of the load of a processor, from 1 to `most`. */
 double load_stretch(double most);
 
-/* A limit, in seconds, for what takes so long on a machine that does nothing else. */
+/* The limit, in seconds, that is `seconds` on a quiet machine. */
 #define UNLOADED(seconds) ((seconds) * load_stretch(20))
 
 #endif
