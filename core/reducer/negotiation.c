@@ -197,6 +197,7 @@ static bool negotiation_add_ready(ring_negotiation *negotiation, ring_entry *ent
   }
   ring_ready *ready = &negotiation->ready[negotiation->ready_count++];
   *ready = (ring_ready){.entry = entry, .submission = entry->mine};
+  entry->cycle = negotiation->cycles;
   ring_cache_close(&negotiation->cache, entry);
   return ring_tensor_decode(entry->description, entry->length, negotiation->size, &ready->tensor);
 }
@@ -247,28 +248,32 @@ static void negotiation_conflict(ring_negotiation *negotiation, ring_entry *entr
   ring_negotiation_refuse(negotiation, entry, &error);
 }
 
-/* An announcement opens a name, replaces the description of a CLOSED one, and contradicts an OPEN one. */
-static bool negotiation_apply(ring_negotiation *negotiation, const ring_announcement *announcement,
-                              int rank) {
+/* An announcement opens a name, replaces the description of a CLOSED one, and contradicts an OPEN one.
+ * RING_NO_MEMORY; RING_MISMATCH: the name is ready in this cycle, so that its rank has offered it and announces
+ * nothing under it. */
+static ring_status negotiation_apply(ring_negotiation *negotiation,
+                                     const ring_announcement *announcement, int rank) {
   const uint8_t *description = announcement->description;
   size_t length = announcement->length;
   ring_entry *entry =
       ring_cache_get(&negotiation->cache, announcement->name, announcement->name_length);
-  if (entry == NULL) return false;
-  if (entry->state == ENTRY_FAILED) return true;
+  if (entry == NULL) return RING_NO_MEMORY;
+  if (entry->state == ENTRY_FAILED) return RING_OK;
+  if (entry->cycle == negotiation->cycles) return RING_MISMATCH;
   bool agrees = entry->state != ENTRY_LOCAL && entry->length == length &&
                 memcmp(entry->description, description, length) == 0;
-  if (agrees) return true;
+  if (agrees) return RING_OK;
   if (entry->state == ENTRY_OPEN) {
     negotiation_conflict(negotiation, entry, announcement, rank);
-    return true;
+    return RING_OK;
   }
-  return ring_cache_open(&negotiation->cache, entry, description, length, rank) &&
-         ring_cache_reconcile(&negotiation->cache, entry);
+  bool enough = ring_cache_open(&negotiation->cache, entry, description, length, rank) &&
+                ring_cache_reconcile(&negotiation->cache, entry);
+  return enough ? RING_OK : RING_NO_MEMORY;
 }
 
 /* Applies the announcements of all ranks. Called with the mutex. RING_NO_MEMORY; RING_MISMATCH: *liar has announced
- * what no rank announces, or more than every rank keeps. */
+ * what no rank announces then, or more than every rank keeps. */
 static ring_status negotiation_apply_all(ring_negotiation *negotiation, int *liar) {
   const uint8_t *at = negotiation->incoming.bytes;
   ring_announcement announcement;
@@ -276,7 +281,8 @@ static ring_status negotiation_apply_all(ring_negotiation *negotiation, int *lia
     bytes_cursor from = {.at = at, .left = negotiation->counts[rank]};
     *liar = rank;
     while (ring_announcement_next(&from, negotiation->size, &announcement)) {
-      if (!negotiation_apply(negotiation, &announcement, rank)) return RING_NO_MEMORY;
+      ring_status status = negotiation_apply(negotiation, &announcement, rank);
+      if (status != RING_OK) return status;
       if (negotiation->cache.bytes > ANNOUNCEMENT_MOST) return RING_MISMATCH;
     }
     if (from.bad) return RING_MISMATCH;

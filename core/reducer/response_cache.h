@@ -38,6 +38,7 @@ typedef struct ring_entry {
   size_t length;
   ring_submission *mine, *deferred;
   uint64_t step;  /* in which it was ready last (autotune.h) */
+  uint64_t cycle; /* in which it was ready last */
   bool consumed;  /* this rank had its error */
   bool announces; /* listed in `announcements` */
   char *failure;

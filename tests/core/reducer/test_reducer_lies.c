@@ -215,6 +215,33 @@ static void test_known_name(void) {
   run_comms(SIZE, try_known_name, NULL);
 }
 
+/* Another description of a name, announced in the cycle in which the name is ready on all ranks. */
+static void try_ready_name(ring_comm *comm, void *shared) {
+  (void)shared;
+  float data[4] = {1, 1, 1, 1};
+  const ring_operation sum = sum_of("x", data, &four);
+  if (ring_comm_rank(comm) != LIAR) {
+    expect_accusation(comm, &sum, NO_TENSOR);
+    return;
+  }
+  uint8_t bytes[ROOM] = {0}, description[ROOM];
+  const int64_t two[2] = {2, 2};
+  ring_operation square = sum_of("x", data, two);
+  square.dimensions = 2;
+  ring_comm *child = lie_open(comm);
+  CHECK(lie_vote(child, 0, 0, 0) & NEGOTIATION_NEW);
+  CHECK_INT(lie_announce(child, bytes, 0), RING_OK);
+  CHECK_INT(lie_vote(child, NEGOTIATION_NEW, 1, 1), NEGOTIATION_NEW);
+  lie_announce(child, bytes,
+               lie_pack(bytes, "x", 1, description, lie_describe(description, &square)));
+  CHECK(ring_barrier(child) != RING_OK);
+  ring_comm_free(child);
+}
+
+static void test_ready_name(void) {
+  run_comms(SIZE, try_ready_name, NULL);
+}
+
 static void try_state(ring_comm *comm, void *shared) {
   (void)shared;
   float data[4] = {1, 1, 1, 1};
@@ -265,6 +292,7 @@ static void test_rows(void) {
 int main(void) {
   RUN(test_announcements);
   RUN(test_known_name);
+  RUN(test_ready_name);
   RUN(test_state);
   RUN(test_rows);
   return 0;
