@@ -12,14 +12,6 @@
 
 enum { BOARD_TRIES = 200 }; /* of 10 ms */
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define BOARD_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define BOARD_SANITIZED 1
-#endif
-#endif
-
 board *board_make(void) {
   void *memory =
       mmap(NULL, sizeof(board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -83,7 +75,7 @@ bool board_holds_no_more(board_holdings *before, board_holdings *now) {
 
 /* Sanitizers have an allocator of their own, which keeps what is freed for a while, and look for
  * leaks themselves. */
-#ifdef BOARD_SANITIZED
+#if SPARKRING_SANITIZED
 
 uint64_t board_resident(void) {
   return 0;

@@ -212,7 +212,7 @@ bool fault_judge(const fault_case *of, const ring_error *error, fault_finding *f
   if (struck == 0) return fault_refuse(error, "failed before the fault", why, size);
   if (!fault_is_expected(of, error))
     return fault_refuse(error, "failed with another error than the fault's", why, size);
-  if ((double)finding->late_ns <= of->patience * 1e9) return true;
+  if ((double)finding->late_ns <= UNLOADED(of->patience) * 1e9) return true;
   snprintf(late, sizeof late, "failed only after %.3f s", (double)finding->ns * 1e-9);
   return fault_refuse(error, late, why, size);
 }

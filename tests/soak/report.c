@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "load.h"
+
 /* Resident memory depends on where the allocator finds room, too; the heap on little but what
  * libraries keep when they are first used: OpenSSL 60 KiB, with the first link that is encrypted, to
  * which a worker may come late in a short run. */
@@ -96,7 +98,7 @@ static double report_soon_share(void) {
   return REPORT_BUSY_SHARE;
 }
 
-static void report_say_heard(const uint64_t *heard, uint64_t worlds, uint64_t late,
+static void report_say_heard(const uint64_t *heard, uint64_t worlds, uint64_t late, double soon,
                              plan_family family) {
   printf(
       "         %6llu worlds heard that a rank was %s: half of them within %.2f s%s, 90 %% %.2f s, "
@@ -104,18 +106,19 @@ static void report_say_heard(const uint64_t *heard, uint64_t worlds, uint64_t la
       (unsigned long long)worlds, plan_family_name(family), report_quantile(heard, worlds, 0.5),
       family == PLAN_FAMILY_STOPPED ? " after the deadline" : "",
       report_quantile(heard, worlds, 0.9), report_quantile(heard, worlds, 0.99),
-      (unsigned long long)late, REPORT_SOON);
+      (unsigned long long)late, soon);
 }
 
 /* Nearly all that hear have to hear soon and, where every world has the fault, most have to hear. */
 static bool report_heard_soon(const report *of, plan_family family) {
   const uint64_t *heard = of->heard[family];
   uint64_t worlds = 0, late = 0;
+  double soon = UNLOADED(REPORT_SOON);
   for (int i = 0; i < REPORT_STEPS; i++) {
     worlds += heard[i];
-    if ((double)(i + 1) * (double)REPORT_STEP * 1e-9 > REPORT_SOON) late += heard[i];
+    if ((double)(i + 1) * (double)REPORT_STEP * 1e-9 > soon) late += heard[i];
   }
-  if (worlds > 0) report_say_heard(heard, worlds, late, family);
+  if (worlds > 0) report_say_heard(heard, worlds, late, soon, family);
   if (of->storm == family && of->worlds >= REPORT_LEAST && worlds < of->worlds / 2) {
     printf("soak: of %llu worlds only %llu heard that a rank was %s\n",
            (unsigned long long)of->worlds, (unsigned long long)worlds, plan_family_name(family));
@@ -124,7 +127,7 @@ static bool report_heard_soon(const report *of, plan_family family) {
   if (worlds < REPORT_LEAST) return true;
   double share = report_soon_share();
   if ((double)(worlds - late) >= share * (double)worlds) return true;
-  printf("soak: less than %.0f %% of them heard within %.0f s\n", 100 * share, REPORT_SOON);
+  printf("soak: less than %.0f %% of them heard within %.0f s\n", 100 * share, soon);
   return false;
 }
 
