@@ -21,7 +21,19 @@ def _number(source_or_tag: int | None) -> int:
 
 @dataclass(frozen=True)
 class MessageStatus:
-    """Where a message comes from, and what it is."""
+    """Where a message comes from, and what it is.
+
+    Attributes
+    ----------
+    source : int
+        The rank that has sent the message.
+    tag : int
+        Its tag.
+    dtype : str
+        The dtype of its elements, such as ``"int64"``.
+    count : int
+        The number of its elements.
+    """
 
     source: int
     tag: int
@@ -30,7 +42,7 @@ class MessageStatus:
 
 
 class Transfer:
-    """A started send or receive of `Messages`.
+    """A started send or receive, which `Messages.send_start` or `Messages.recv_start` returns.
 
     A receive that is dropped before a message has met it is cancelled.
     """
@@ -54,7 +66,17 @@ class Transfer:
         return self._handle.wait()
 
     def test(self) -> bool:
-        """Return whether the transfer is done, without waiting."""
+        """Return whether the transfer is done, without waiting.
+
+        Returns
+        -------
+        bool
+
+        Raises
+        ------
+        MismatchError, PeerLostError, TimeoutError, AbortedError
+            As for `wait`.
+        """
         return self._handle.test()
 
     def cancel(self) -> None:
@@ -113,7 +135,29 @@ class Messages(Closing):
         self._handle.send(x, peer, tag, dtype)
 
     def send_start(self, x: Any, peer: int, tag: int = 0, *, dtype: str | None = None) -> Transfer:
-        """Start `send`. The array must not be changed until the transfer is done."""
+        """Start `send`. The array must not be changed until the transfer is done.
+
+        Parameters
+        ----------
+        x, peer, tag, dtype
+            As for `send`. The array must not be changed until the transfer is done.
+
+        Returns
+        -------
+        Transfer
+            Its ``wait()`` returns None, and raises what `send` raises.
+
+        Raises
+        ------
+        InvalidError
+            For a bad argument.
+
+        Examples
+        --------
+        >>> sent = messages.send_start(rows, peer)
+        >>> received = messages.recv(peer)
+        >>> sent.wait()
+        """
         return Transfer(self._handle.send_start(x, peer, tag, dtype))
 
     def recv_start(
@@ -124,7 +168,23 @@ class Messages(Closing):
         out: Any = None,
         dtype: str | None = None,
     ) -> Transfer:
-        """Start `recv`. ``out`` must not be used until the transfer is done."""
+        """Start `recv`. ``out`` must not be used until the transfer is done.
+
+        Parameters
+        ----------
+        source, tag, out, dtype
+            As for `recv`. ``out`` must not be used until the transfer is done.
+
+        Returns
+        -------
+        Transfer
+            Its ``wait()`` returns the array, and raises what `recv` raises.
+
+        Raises
+        ------
+        InvalidError
+            For a bad argument.
+        """
         return Transfer(self._handle.recv_start(_number(source), _number(tag), out, dtype))
 
     @overload
@@ -253,7 +313,22 @@ class Messages(Closing):
         return MessageStatus(*info)
 
     def iprobe(self, source: int | None = None, tag: int | None = None) -> MessageStatus | None:
-        """Return what `probe` would, or ``None`` where it would wait."""
+        """Return what `probe` would, or ``None`` where it would wait.
+
+        Parameters
+        ----------
+        source, tag : int or None
+            As for `recv`.
+
+        Returns
+        -------
+        MessageStatus or None
+
+        Raises
+        ------
+        InvalidError, MismatchError, PeerLostError, TimeoutError, AbortedError
+            As for `recv`.
+        """
         info = self._handle.probe(_number(source), _number(tag), False)
         return None if info is None else MessageStatus(*info)
 
@@ -308,11 +383,19 @@ class Messages(Closing):
         ------
         MismatchError
             When a message to this rank was never received.
+        PeerLostError, TimeoutError, AbortedError
+            When a rank dies, hangs or aborts.
         """
         self._handle.close()
 
     def abort(self, reason: str | None = None) -> None:
-        """End the messages from this rank alone: transfers of all ranks raise `AbortedError`."""
+        """End the messages from this rank alone: transfers of all ranks raise `AbortedError`.
+
+        Parameters
+        ----------
+        reason : str, optional
+            Text for the errors of all ranks.
+        """
         self._handle.abort(reason)
 
 

@@ -19,10 +19,17 @@ _ALLREDUCE, _GROUP, _REDUCE_SCATTER, _BROADCAST, _ALLGATHER, _ALLTOALL, _BARRIER
 class Reducer(Closing):
     """Runs a collective on a named array when all ranks have submitted the name.
 
-    `Communicator.reducer` opens one. Each method returns a `Submission`; its ``wait()`` returns the
-    result. Arrays must not be used until then. All ranks pass the same name, shape, dtype, op, root
-    and factors, else `MismatchError` is raised for that name on all ranks; later submissions work.
-    A name that some ranks do not submit raises `TimeoutError` after ``stall_timeout``.
+    `Communicator.reducer` opens one. Each operation returns a `Submission`; its ``wait()`` returns
+    the result. Arrays must not be used until then. All ranks pass the same name, shape, dtype, op,
+    root and factors, else ``wait()`` raises `MismatchError` for that name on all ranks; later
+    submissions work. For a name that some ranks do not submit it raises `TimeoutError` after
+    ``stall_timeout``. Any thread may submit.
+
+    Examples
+    --------
+    >>> with comm.reducer() as reducer:
+    ...     started = {name: reducer.allreduce(name, x, "avg") for name, x in gradients.items()}
+    ...     averages = {name: submission.wait() for name, submission in started.items()}
     """
 
     def __init__(self, handle: ReducerHandle) -> None:
@@ -70,6 +77,16 @@ class Reducer(Closing):
             As for `Communicator.allreduce`.
         prescale, postscale : float
             Multiply floating-point elements before and after.
+
+        Returns
+        -------
+        Submission
+            Of an array like ``x``, or of ``out``.
+
+        Raises
+        ------
+        InvalidError
+            For invalid arguments, and for a name that is in flight on this rank.
         """
         factors = (prescale, postscale)
         return self._submit(_ALLREDUCE, name, x, out=out, op=op, dtype=dtype, factors=factors)
@@ -91,10 +108,30 @@ class Reducer(Closing):
 
         Parameters
         ----------
-        dtype : str or sequence of str
+        name : str
+            Not in flight on this rank already.
+        xs : iterable of array
+            As many on all ranks.
+        op : str
+            As for `Communicator.allreduce`.
+        out : iterable of array, optional
+            Get the results; may be the arrays themselves.
+        dtype : str or sequence of str, optional
             That of all arrays, or of each.
-        note : str
+        prescale, postscale : float
+            Multiply floating-point elements before and after.
+        note : str, optional
             What ranks pass alike besides; `MismatchError` shows it.
+
+        Returns
+        -------
+        Submission
+            Of a list of arrays.
+
+        Raises
+        ------
+        InvalidError
+            As for `allreduce`.
         """
         arrays, outputs = list(xs), None if out is None else list(out)
         names = dtype if dtype is None or isinstance(dtype, str) else list(dtype)
@@ -114,7 +151,24 @@ class Reducer(Closing):
     ) -> Submission:
         """Combine the arrays of all ranks and give each rank rows of the result.
 
-        The first ranks get one row more where the rows cannot be shared equally.
+        The first ranks get one row more if the rows cannot be shared equally.
+
+        Parameters
+        ----------
+        name, op, dtype, prescale, postscale
+            As for `allreduce`.
+        x : array
+            Of one dimension or more, with the same shape on all ranks.
+
+        Returns
+        -------
+        Submission
+            Of an array of shape (own rows, ...).
+
+        Raises
+        ------
+        InvalidError
+            As for `allreduce`.
         """
         factors = (prescale, postscale)
         return self._submit(_REDUCE_SCATTER, name, x, op=op, dtype=dtype, factors=factors)
@@ -122,7 +176,27 @@ class Reducer(Closing):
     def broadcast(
         self, name: str, x: Any, root: int = 0, out: Any = None, dtype: str | None = None
     ) -> Submission:
-        """Send the array of the root to all ranks."""
+        """Send the array of the root to all ranks.
+
+        Parameters
+        ----------
+        name, out, dtype
+            As for `allreduce`.
+        x : array, buffer or number
+            With the same shape on all ranks; only the values of the root count.
+        root : int
+            The rank that sends.
+
+        Returns
+        -------
+        Submission
+            Of an array like ``x``, or of ``out``.
+
+        Raises
+        ------
+        InvalidError
+            As for `allreduce`.
+        """
         return self._submit(_BROADCAST, name, x, out=out, root=root, dtype=dtype)
 
     def allgather(
@@ -130,7 +204,24 @@ class Reducer(Closing):
     ) -> Submission:
         """Concatenate the arrays of all ranks along the first dimension, which may differ.
 
-        ``note`` is what ranks pass alike besides, as for `allreduce_group`.
+        Parameters
+        ----------
+        name, dtype
+            As for `allreduce`.
+        x : array
+            With the same shape, but for the first dimension, on all ranks.
+        note : str, optional
+            As for `allreduce_group`.
+
+        Returns
+        -------
+        Submission
+            Of an array of shape (rows of all ranks, ...). ``rows`` has the number of each rank.
+
+        Raises
+        ------
+        InvalidError
+            As for `allreduce`.
         """
         return self._submit(_ALLGATHER, name, x, dtype=dtype, note=note)
 
@@ -139,12 +230,41 @@ class Reducer(Closing):
     ) -> Submission:
         """Send ``splits[r]`` rows to each rank ``r``, equal parts by default.
 
-        ``rows`` of the submission tells how many rows each rank has sent.
+        Parameters
+        ----------
+        name, dtype
+            As for `allreduce`.
+        x : array
+            With the same shape, but for the first dimension, on all ranks.
+        splits : iterable of int, optional
+            A number of rows for each rank.
+
+        Returns
+        -------
+        Submission
+            Of an array of shape (received rows, ...), in the order of ranks. ``rows`` has the
+            number from each rank.
+
+        Raises
+        ------
+        InvalidError
+            As for `allreduce`.
         """
         return self._submit(_ALLTOALL, name, x, splits=splits, dtype=dtype)
 
     def barrier(self, name: str) -> Submission:
-        """Complete when all ranks have submitted the name."""
+        """Complete when all ranks have submitted the name.
+
+        Parameters
+        ----------
+        name : str
+            Not in flight on this rank already.
+
+        Returns
+        -------
+        Submission
+            Of None.
+        """
         return self._submit(_BARRIER, name, None)
 
     def join(self) -> int:
@@ -154,11 +274,22 @@ class Reducer(Closing):
         -------
         int
             The rank that joined last.
+
+        Raises
+        ------
+        PeerLostError, TimeoutError, AbortedError
+            When a rank dies, hangs or aborts.
         """
         return self._handle.join()
 
     def counters(self) -> dict[str, Any]:
-        """Tell the number of cycles, negotiations, operations and runs, and the settings in use."""
+        """Return counts of cycles, negotiations, operations and runs, and the settings in use.
+
+        Returns
+        -------
+        dict
+            Numbers by name, since the reducer was opened.
+        """
         return self._handle.counters()
 
     def leave(self) -> None:
@@ -170,11 +301,23 @@ class Reducer(Closing):
         self._handle.leave()
 
     def close(self) -> None:
-        """Wait for the submissions of this rank, then until all ranks have closed. Collective."""
+        """Wait for the submissions of this rank, then until all ranks have closed. Collective.
+
+        Raises
+        ------
+        PeerLostError, TimeoutError, AbortedError
+            When a rank dies, hangs or aborts.
+        """
         self._handle.close()
 
     def abort(self, reason: str | None = None) -> None:
-        """End the reducer from this rank alone: submissions of all ranks raise `AbortedError`."""
+        """End the reducer from this rank alone: submissions of all ranks raise `AbortedError`.
+
+        Parameters
+        ----------
+        reason : str, optional
+            Text for the errors of all ranks.
+        """
         self._handle.abort(reason)
 
 

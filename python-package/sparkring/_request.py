@@ -41,6 +41,16 @@ def _await(self: Request[Any]) -> Generator[Any, None, Any]:
 def _send(self: Request[Any], _: None, /) -> Any:
     """Advance as a coroutine of an asyncio task: return a waiter, or stop with the result.
 
+    Parameters
+    ----------
+    _ : None
+        What asyncio passes.
+
+    Returns
+    -------
+    asyncio.Future
+        A waiter for the task.
+
     Raises
     ------
     StopIteration
@@ -60,7 +70,17 @@ def _throw(
     traceback: TracebackType | None = None,
     /,
 ) -> NoReturn:
-    """Raise an exception in the waiting task, as a coroutine does; the request continues."""
+    """Raise an exception in the waiting task, as a coroutine does; the request continues.
+
+    Parameters
+    ----------
+    kind : type or exception
+        The exception, or its class.
+    value : exception, optional
+        The exception, if ``kind`` is a class.
+    traceback : traceback, optional
+        Its traceback.
+    """
     error = value if isinstance(value, BaseException) else kind
     if isinstance(error, type):
         error = error() if value is None else error(value)

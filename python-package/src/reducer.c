@@ -418,9 +418,23 @@ PyType_Spec reducer_type_spec = {
 
 static PyMethodDef submission_methods[] = {
     {"wait", submission_wait, METH_NOARGS,
-     "wait($self, /)\n--\n\nWait until the operation is done, and return its result."},
+     "wait($self, /)\n--\n\n"
+     "Wait until the operation is done, and return its result.\n\n"
+     "Returns\n-------\n"
+     "array, list of array or None\n"
+     "    As the method of `Reducer` says.\n\n"
+     "Raises\n------\n"
+     "MismatchError\n"
+     "    When ranks pass different arrays or arguments under the name; later submissions work.\n"
+     "PeerLostError, TimeoutError, AbortedError\n"
+     "    When a rank dies, hangs, misses the name or aborts."},
     {"test", submission_test, METH_NOARGS,
-     "test($self, /)\n--\n\nReturn whether the operation is done, without waiting."},
+     "test($self, /)\n--\n\n"
+     "Return whether the operation is done, without waiting.\n\n"
+     "Returns\n-------\nbool\n\n"
+     "Raises\n------\n"
+     "MismatchError, PeerLostError, TimeoutError, AbortedError\n"
+     "    The error of `wait`, when the operation has failed."},
     {NULL, NULL, 0, NULL},
 };
 

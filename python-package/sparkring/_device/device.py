@@ -83,7 +83,12 @@ class Device:
         return f"<sparkring.Device {self.explain()}>"
 
     def explain(self) -> DeviceExplanation:
-        """Explain which path the calls take, and why."""
+        """Explain which path the calls take, and why.
+
+        Returns
+        -------
+        DeviceExplanation
+        """
         return DeviceExplanation(*self._handle.explain())
 
     def wait(self, x: Any = None) -> None:
@@ -104,7 +109,22 @@ class Device:
         self._handle.wait(_stream(x))
 
     def test(self, x: Any = None) -> bool:
-        """Return whether `wait` would return at once."""
+        """Return whether `wait` would return at once.
+
+        Parameters
+        ----------
+        x : array or int, optional
+            As for `wait`.
+
+        Returns
+        -------
+        bool
+
+        Raises
+        ------
+        PeerLostError, TimeoutError, MismatchError, AbortedError, SystemCallError
+            As for `wait`.
+        """
         return self._handle.test(_stream(x))
 
     def cast(self, x: Any, dtype: str, scale: float = 1.0, out: Any = None) -> Any:
@@ -190,7 +210,13 @@ class Device:
         return reduce_group(self._handle, xs, op, out, None, wire, prescale, postscale)
 
     def abort(self, reason: str | None = None) -> None:
-        """End the device from this rank alone: its calls fail on all ranks with `AbortedError`."""
+        """End the device from this rank alone: its calls fail on all ranks with `AbortedError`.
+
+        Parameters
+        ----------
+        reason : str, optional
+            Text for the errors of all ranks.
+        """
         self._handle.abort(reason)
 
 
