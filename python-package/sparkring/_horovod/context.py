@@ -223,7 +223,12 @@ atexit.register(_end_with_process)  # after that of _communicator, so it runs be
 
 
 def is_initialized() -> bool:
-    """Tell whether `init` was called, and `shutdown` was not."""
+    """Tell whether `init` was called, and `shutdown` was not.
+
+    Returns
+    -------
+    bool
+    """
     return _context is not None
 
 
@@ -231,37 +236,107 @@ def is_initialized() -> bool:
 
 
 def rank() -> int:
-    """Return the rank of this process."""
+    """Return the rank of this process.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ValueError
+        Before `init`.
+    """
     return context().comm.rank
 
 
 def size() -> int:
-    """Return the number of ranks."""
+    """Return the number of ranks.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ValueError
+        Before `init`.
+    """
     return context().comm.size
 
 
 def local_rank() -> int:
-    """Return the rank of this process among those of its host."""
+    """Return the rank of this process among those of its host.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ValueError
+        Before `init`.
+    """
     return context().comm.local_rank
 
 
 def local_size() -> int:
-    """Return the number of ranks of this host."""
+    """Return the number of ranks of this host.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ValueError
+        Before `init`.
+    """
     return context().comm.local_size
 
 
 def cross_rank() -> int:
-    """Return the place of this host among the hosts that have this local rank."""
+    """Return the place of this host among the hosts that have this local rank.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ValueError
+        Before `init`.
+    """
     return context().cross.index(rank())
 
 
 def cross_size() -> int:
-    """Return the number of hosts that have this local rank."""
+    """Return the number of hosts that have this local rank.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ValueError
+        Before `init`.
+    """
     return len(context().cross)
 
 
 def is_homogeneous() -> bool:
-    """Tell whether all hosts have the same number of ranks."""
+    """Tell whether all hosts have the same number of ranks.
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    ValueError
+        Before `init`.
+    """
     return context().homogeneous
 
 
@@ -322,6 +397,11 @@ def _add(given: ProcessSet | Iterable[int]) -> ProcessSet:
 
 def remove_process_set(process_set: ProcessSet) -> bool:
     """Remove a process set. Collective: all ranks call it.
+
+    Parameters
+    ----------
+    process_set : ProcessSet
+        The set to remove.
 
     Returns
     -------

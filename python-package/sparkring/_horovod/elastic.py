@@ -27,6 +27,11 @@ class State:
 
     Subclasses say how to `save`, `restore` and `sync`, and how to `dump` and `load` for a
     checkpoint.
+
+    Parameters
+    ----------
+    **kwargs : object
+        Ignored; for subclasses.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -35,7 +40,13 @@ class State:
         self._failures = 0
 
     def register_reset_callbacks(self, callbacks: list[Callable[[], None]]) -> None:
-        """Have functions called after a failure, before training goes on."""
+        """Have functions called after a failure, before training goes on.
+
+        Parameters
+        ----------
+        callbacks : list of callable
+            Functions without arguments, called in this order.
+        """
         self._callbacks.extend(callbacks)
 
     def commit(self) -> None:
@@ -70,11 +81,23 @@ class State:
         raise NotImplementedError
 
     def dump(self) -> Any:
-        """Return the last copy, for a checkpoint."""
+        """Return the last copy, for a checkpoint.
+
+        Returns
+        -------
+        object
+            Anything that can be pickled.
+        """
         raise NotImplementedError
 
     def load(self, saved: Any) -> None:
-        """Take a copy out of a checkpoint for the last one, and go back to it."""
+        """Take a copy out of a checkpoint for the last one, and go back to it.
+
+        Parameters
+        ----------
+        saved : object
+            What `dump` has returned.
+        """
         raise NotImplementedError
 
 
@@ -117,11 +140,23 @@ class ObjectState(State):
             self._go_back()
 
     def dump(self) -> Any:
-        """Return the last copy."""
+        """Return the last copy.
+
+        Returns
+        -------
+        dict
+            The attributes by name.
+        """
         return self._saved
 
     def load(self, saved: Any) -> None:
-        """Take a copy out of a checkpoint."""
+        """Take a copy out of a checkpoint.
+
+        Parameters
+        ----------
+        saved : dict
+            What `dump` has returned. Attributes that it lacks keep their values.
+        """
         self._saved = {**self._saved, **saved}
         self._go_back()
 
@@ -143,6 +178,17 @@ def run(
     checkpoint : str or path
         A directory for commits, as for `sparkring.spark.Checkpoint`, for a restart of all ranks:
         ``@hvd.elastic.run(checkpoint="s3://bucket/job")``. By default commits stay in memory.
+
+    Returns
+    -------
+    callable
+        A function with the arguments of ``func``, which returns what ``func`` returns. With
+        ``checkpoint`` alone, the decorator.
+
+    Raises
+    ------
+    HorovodInternalError
+        From the decorated function, after the last failure.
 
     Examples
     --------

@@ -57,7 +57,30 @@ def broadcast_object(
 def allgather_object(
     obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[Any]:
-    """Send the objects of all ranks to every rank, in the order of ranks."""
+    """Send the objects of all ranks to every rank, in the order of ranks.
+
+    Parameters
+    ----------
+    obj : object
+        Anything that can be pickled.
+    name : str, optional
+        The same on all ranks, and not in flight on this rank. By default the number of the
+        operation.
+    process_set : ProcessSet
+        The ranks that take part; all by default.
+
+    Returns
+    -------
+    list of object
+        Copies, in the order of ranks.
+
+    Raises
+    ------
+    InvalidError
+        Without a token: reading a pickle can run any code.
+    HorovodInternalError
+        When ranks fail.
+    """
     members = group(process_set)
     check_token(members.comm)
     named = members.name("allgather_object", name)

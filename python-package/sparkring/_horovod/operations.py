@@ -214,7 +214,20 @@ def broadcast(
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Wait until all ranks of the process set have called it."""
+    """Wait until all ranks of the process set have called it.
+
+    Parameters
+    ----------
+    process_set : ProcessSet
+        The ranks that take part; all by default.
+
+    Raises
+    ------
+    HorovodInternalError
+        When ranks fail.
+    ValueError
+        On a rank outside the process set, and before `init`.
+    """
     members = group(process_set)
     with internal_errors():
         submission = members.reducer.barrier(members.name("barrier", None))
@@ -228,6 +241,11 @@ def join() -> int:
     -------
     int
         The rank that joined last.
+
+    Raises
+    ------
+    HorovodInternalError
+        When ranks fail.
     """
     context()
     return global_process_set.group().join()

@@ -95,17 +95,43 @@ def register(pending: Pending) -> int:
 
 
 def poll(handle: int) -> bool:
-    """Tell whether the operation of a handle is complete or has failed, without waiting."""
+    """Tell whether the operation of a handle is complete or has failed, without waiting.
+
+    Parameters
+    ----------
+    handle : int
+        What an operation with ``_async`` in its name has returned.
+
+    Returns
+    -------
+    bool
+        True also for an operation that has failed, whose error `synchronize` raises.
+
+    Raises
+    ------
+    HorovodInternalError
+        For a handle that is unknown, because `synchronize` or `shutdown` has ended it.
+    """
     return _find(handle).test()
 
 
 def synchronize(handle: int) -> Any:
     """Wait for the operation of a handle and return its result. The handle ends with the call.
 
+    Parameters
+    ----------
+    handle : int
+        What an operation with ``_async`` in its name has returned. It is unknown afterwards.
+
+    Returns
+    -------
+    Tensor, list of Tensor, or tuple of Tensor
+        The result of the operation.
+
     Raises
     ------
     HorovodInternalError
-        When the operation has failed.
+        When the operation has failed, and for an unknown handle.
     """
     pending = _find(handle)
     try:

@@ -12,12 +12,19 @@ class ProcessSet:
     """A group of ranks.
 
     Pass it to ``init(process_sets=[...])`` or to `add_process_set`, on all ranks alike. Then pass
-    it to the operations of its members.
+    it to the operations of its members. Its methods raise ValueError while it is not in use.
 
     Parameters
     ----------
     ranks : iterable of int
-        Global ranks.
+        Global ranks, in any order.
+
+    Attributes
+    ----------
+    process_set_id : int or None
+        The number of the set, 0 for the global set; None while it is not in use.
+    ranks : list of int
+        The global ranks, in order.
     """
 
     process_set_id: int | None = None
@@ -27,22 +34,47 @@ class ProcessSet:
         self._group: Group | None = None
 
     def included(self) -> bool:
-        """Tell whether this rank is a member."""
+        """Tell whether this rank is a member.
+
+        Returns
+        -------
+        bool
+        """
         self._check()
         return self._group is not None
 
     def rank(self) -> int:
-        """Return the rank of this process in the set, or -1 outside it."""
+        """Return the rank of this process in the set, or -1 outside it.
+
+        Returns
+        -------
+        int
+        """
         self._check()
         return -1 if self._group is None else self._group.comm.rank
 
     def size(self) -> int:
-        """Return the number of ranks."""
+        """Return the number of ranks.
+
+        Returns
+        -------
+        int
+        """
         self._check()
         return len(self.ranks or ())
 
     def group(self) -> Group:
-        """Return the group of this rank. Raise ValueError when this rank is no member."""
+        """Return what runs the operations of this set; for the operations of this package.
+
+        Returns
+        -------
+        Group
+
+        Raises
+        ------
+        ValueError
+            On a rank outside the set, and while the set is not in use.
+        """
         self._check()
         if self._group is None:
             raise ValueError(
@@ -52,11 +84,21 @@ class ProcessSet:
         return self._group
 
     def open(self, number: int, ranks: list[int], group: Group | None) -> None:
-        """Give the set its number, its ranks and the group of this rank."""
+        """Begin to use the set; `add_process_set` and `init` call this.
+
+        Parameters
+        ----------
+        number : int
+            The number of the set.
+        ranks : list of int
+            Its global ranks, in order.
+        group : Group or None
+            What runs the operations; None on a rank outside.
+        """
         self.process_set_id, self.ranks, self._group = number, ranks, group
 
     def close(self) -> None:
-        """Forget number and group."""
+        """Forget number and group; `remove_process_set` and `shutdown` call this."""
         self.process_set_id, self._group = None, None
 
     def _check(self) -> None:

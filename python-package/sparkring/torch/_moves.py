@@ -78,7 +78,21 @@ class Moves(Calls):
     def allgather_coalesced(
         self, output_lists: list[Tensors], inputs: Tensors, opts: Any = None
     ) -> Work:
-        """Gather several tensors; `output_lists` has a list for every rank."""
+        """Gather several tensors.
+
+        Parameters
+        ----------
+        output_lists : list of list of Tensor
+            For each rank, tensors that get those of the rank.
+        inputs : list of Tensor
+            The tensors of this rank.
+        opts : torch.distributed.AllgatherOptions, optional
+            Ignored, but for ``asyncOp``.
+
+        Returns
+        -------
+        torch.distributed.Work
+        """
         works = [
             self.allgather([[outputs[index] for outputs in output_lists]], [tensor], opts)
             for index, tensor in enumerate(inputs)
@@ -160,7 +174,17 @@ class Moves(Calls):
         return self._now(outputs, exchange)
 
     def barrier(self, opts: Any = None) -> Work:
-        """Wait for all ranks."""
+        """Wait for all ranks.
+
+        Parameters
+        ----------
+        opts : torch.distributed.BarrierOptions, optional
+            Ignored, but for ``asyncOp``.
+
+        Returns
+        -------
+        torch.distributed.Work
+        """
         return self._call(opts, "barrier", result=[])
 
 

@@ -82,7 +82,19 @@ class OnGpu(Reductions, Moves):
     # -- reductions ---------------------------------------------------------------------------
 
     def allreduce(self, tensors: Tensors, opts: Any = None) -> Any:
-        """Reduce a tensor over all ranks, in place."""
+        """Reduce a tensor over all ranks, in place.
+
+        Parameters
+        ----------
+        tensors : list of one Tensor
+            Is overwritten with the result. A sparse tensor is added up.
+        opts : torch.distributed.AllreduceOptions, optional
+            The reduction, ``reduceOp``; the sum by default.
+
+        Returns
+        -------
+        torch.distributed.Work
+        """
         if not self._here(tensors):
             return super().allreduce(tensors, opts)
         (tensor,) = tensors
@@ -100,7 +112,19 @@ class OnGpu(Reductions, Moves):
         return self._run(tensors, tensors, body)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Any:
-        """Reduce tensors over all ranks, in place; short ones travel together."""
+        """Reduce tensors over all ranks, in place; short ones travel together.
+
+        Parameters
+        ----------
+        tensors : list of Tensor
+            Are overwritten with the results.
+        opts : torch.distributed.AllreduceCoalescedOptions, optional
+            The reduction, ``reduceOp``; the sum by default.
+
+        Returns
+        -------
+        torch.distributed.Work
+        """
         if not self._here(tensors):
             return super().allreduce_coalesced(tensors, opts)
         op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
@@ -122,7 +146,19 @@ class OnGpu(Reductions, Moves):
         return self._run(tensors, tensors, body)
 
     def reduce(self, tensors: Tensors, opts: Any) -> Any:
-        """Reduce a tensor over all ranks; the root gets the result."""
+        """Reduce a tensor over all ranks; the root gets the result.
+
+        Parameters
+        ----------
+        tensors : list of one Tensor
+            Is overwritten on the root.
+        opts : torch.distributed.ReduceOptions
+            The reduction and the root: ``reduceOp`` and ``rootRank``.
+
+        Returns
+        -------
+        torch.distributed.Work
+        """
         if not self._here(tensors):
             return super().reduce(tensors, opts)
         (tensor,) = tensors
@@ -143,7 +179,21 @@ class OnGpu(Reductions, Moves):
     def reduce_scatter_single(
         self, output: torch.Tensor, inp: torch.Tensor, opts: Any = None
     ) -> Any:
-        """Reduce a tensor over all ranks; each rank gets its part."""
+        """Reduce a tensor over all ranks; each rank gets its part.
+
+        Parameters
+        ----------
+        output : Tensor
+            Gets the part of this rank.
+        inp : Tensor
+            Has ``size`` times the elements of ``output``.
+        opts : torch.distributed.ReduceScatterOptions, optional
+            The reduction, ``reduceOp``; the sum by default.
+
+        Returns
+        -------
+        torch.distributed.Work
+        """
         if not self._here(output, inp):
             return super().reduce_scatter_single(output, inp, opts)
         check_reduce_scatter(output, inp, self._comm.size)
@@ -162,7 +212,19 @@ class OnGpu(Reductions, Moves):
     def reduce_scatter_single_coalesced(
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> Any:
-        """Reduce and scatter several tensors."""
+        """Reduce and scatter several tensors.
+
+        Parameters
+        ----------
+        outputs, inputs : list of Tensor
+            Pairs of tensors, each as for `reduce_scatter_single`.
+        opts : torch.distributed.ReduceScatterOptions, optional
+            The reduction, ``reduceOp``; the sum by default.
+
+        Returns
+        -------
+        torch.distributed.Work
+        """
         if not self._here(outputs):
             return super().reduce_scatter_single_coalesced(outputs, inputs, opts)
         return self._last(outputs, zip(outputs, inputs), self.reduce_scatter_single, opts)
@@ -170,7 +232,21 @@ class OnGpu(Reductions, Moves):
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
     def reduce_scatter(self, outputs: Tensors, inputs: list[Tensors], opts: Any = None) -> Any:
-        """Reduce a list of tensors over all ranks; each rank gets its own."""
+        """Reduce a list of tensors over all ranks; each rank gets its own.
+
+        Parameters
+        ----------
+        outputs : list of one Tensor
+            Gets the reduced tensor of this rank.
+        inputs : list of one list of Tensor
+            A tensor for each rank.
+        opts : torch.distributed.ReduceScatterOptions, optional
+            The reduction, ``reduceOp``; the sum by default.
+
+        Returns
+        -------
+        torch.distributed.Work
+        """
         if not self._here(outputs):
             return super().reduce_scatter(outputs, inputs, opts)
         (output,), (parts,) = outputs, inputs
@@ -182,7 +258,19 @@ class OnGpu(Reductions, Moves):
     # -- moves --------------------------------------------------------------------------------
 
     def broadcast(self, tensors: Tensors, opts: Any = None) -> Any:
-        """Give every rank the tensor of the root."""
+        """Give every rank the tensor of the root.
+
+        Parameters
+        ----------
+        tensors : list of one Tensor
+            Is overwritten, except on the root.
+        opts : torch.distributed.BroadcastOptions, optional
+            The root, ``rootRank``; 0 by default.
+
+        Returns
+        -------
+        torch.distributed.Work
+        """
         if not self._here(tensors):
             return super().broadcast(tensors, opts)
         (tensor,), root = tensors, 0 if opts is None else opts.rootRank
@@ -196,7 +284,21 @@ class OnGpu(Reductions, Moves):
         return self._run(tensors, tensors, body)
 
     def all_gather_single(self, output: torch.Tensor, inp: torch.Tensor, opts: Any = None) -> Any:
-        """Give every rank the tensors of all, as one tensor."""
+        """Give every rank the tensors of all, as one tensor.
+
+        Parameters
+        ----------
+        output : Tensor
+            Gets the tensors of all ranks, in the order of ranks.
+        inp : Tensor
+            Of the same size on all ranks.
+        opts : torch.distributed.AllgatherOptions, optional
+            Ignored, but for ``asyncOp``.
+
+        Returns
+        -------
+        torch.distributed.Work
+        """
         if not self._here(output, inp):
             return super().all_gather_single(output, inp, opts)
         check_all_gather(output, inp, self._comm.size)
@@ -214,7 +316,19 @@ class OnGpu(Reductions, Moves):
     def all_gather_single_coalesced(
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> Any:
-        """Gather several tensors."""
+        """Gather several tensors.
+
+        Parameters
+        ----------
+        outputs, inputs : list of Tensor
+            Pairs of tensors, each as for `all_gather_single`.
+        opts : torch.distributed.AllgatherOptions, optional
+            Ignored, but for ``asyncOp``.
+
+        Returns
+        -------
+        torch.distributed.Work
+        """
         if not self._here(outputs):
             return super().all_gather_single_coalesced(outputs, inputs, opts)
         return self._last(outputs, zip(outputs, inputs), self.all_gather_single, opts)
@@ -222,7 +336,21 @@ class OnGpu(Reductions, Moves):
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
     def allgather(self, output_lists: list[Tensors], inputs: Tensors, opts: Any = None) -> Any:
-        """Give every rank the tensors of all, as a list; they may differ in size."""
+        """Give every rank the tensors of all, as a list; they may differ in size.
+
+        Parameters
+        ----------
+        output_lists : list of one list of Tensor
+            Tensors that get those of each rank.
+        inputs : list of one Tensor
+            The tensor of this rank.
+        opts : torch.distributed.AllgatherOptions, optional
+            Ignored, but for ``asyncOp``.
+
+        Returns
+        -------
+        torch.distributed.Work
+        """
         if not self._here(inputs):
             return super().allgather(output_lists, inputs, opts)
         (outputs,), (tensor,) = output_lists, inputs
@@ -242,13 +370,41 @@ class OnGpu(Reductions, Moves):
         return self._run([tensor, *outputs], output_lists, body)
 
     def gather(self, output_lists: list[Tensors], inputs: Tensors, opts: Any) -> Any:
-        """Give the root the tensors of all ranks, through the host."""
+        """Give the root the tensors of all ranks, through the host.
+
+        Parameters
+        ----------
+        output_lists : list of one list of Tensor
+            On the root: tensors that get those of each rank. Elsewhere ignored.
+        inputs : list of one Tensor
+            The tensor of this rank.
+        opts : torch.distributed.GatherOptions
+            The root, ``rootRank``.
+
+        Returns
+        -------
+        torch.distributed.Work
+        """
         if not self._here(inputs):
             return super().gather(output_lists, inputs, opts)
         return self._staged(super().gather, output_lists, inputs, opts)
 
     def scatter(self, outputs: Tensors, input_lists: list[Tensors], opts: Any) -> Any:
-        """Give every rank its tensor of the root's list, through the host."""
+        """Give every rank its tensor of the root's list, through the host.
+
+        Parameters
+        ----------
+        outputs : list of one Tensor
+            Gets the tensor for this rank.
+        input_lists : list of one list of Tensor
+            On the root: a tensor for each rank. Elsewhere ignored.
+        opts : torch.distributed.ScatterOptions
+            The root, ``rootRank``.
+
+        Returns
+        -------
+        torch.distributed.Work
+        """
         if not self._here(outputs):
             return super().scatter(outputs, input_lists, opts)
         return self._staged(super().scatter, outputs, input_lists, opts)
@@ -261,7 +417,23 @@ class OnGpu(Reductions, Moves):
         input_splits: list[int],
         opts: Any = None,
     ) -> Any:
-        """Send a part of the first dimension to every rank, and receive as many."""
+        """Send a part of the first dimension to every rank, and receive as many.
+
+        Parameters
+        ----------
+        output : Tensor
+            Gets the received rows, in the order of ranks.
+        inp : Tensor
+            The rows to send, in the order of ranks.
+        output_splits, input_splits : list of int
+            The rows from and for each rank; empty for equal parts.
+        opts : torch.distributed.AllToAllOptions, optional
+            Ignored, but for ``asyncOp``.
+
+        Returns
+        -------
+        torch.distributed.Work
+        """
         if not self._here(output, inp):
             return super().all_to_all_single(output, inp, output_splits, input_splits, opts)
         size = self._comm.size
@@ -280,7 +452,19 @@ class OnGpu(Reductions, Moves):
     alltoall_base = all_to_all_single
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
-        """Send a tensor to every rank, and receive one from every rank."""
+        """Send a tensor to every rank, and receive one from every rank.
+
+        Parameters
+        ----------
+        outputs, inputs : list of Tensor
+            A tensor from and a tensor for each rank.
+        opts : torch.distributed.AllToAllOptions, optional
+            Ignored, but for ``asyncOp``.
+
+        Returns
+        -------
+        torch.distributed.Work
+        """
         if not self._here(outputs, inputs):
             return super().alltoall(outputs, inputs, opts)
 

@@ -53,7 +53,26 @@ class ProcessGroup(OnGpu):
 
     @classmethod
     def create(cls, store: Any, rank: int, size: int, timeout: timedelta) -> ProcessGroup:
-        """Open a group; PyTorch calls this on every rank of the group."""
+        """Open a group; PyTorch calls this on every rank of the group.
+
+        Parameters
+        ----------
+        store : torch.distributed.Store
+            The store of the group, where the ranks find each other.
+        rank, size : int
+            The rank of this process in the group, and the number of its ranks.
+        timeout : datetime.timedelta
+            The longest time that a call waits for other ranks.
+
+        Returns
+        -------
+        ProcessGroup
+
+        Raises
+        ------
+        torch.distributed.DistBackendError
+            When ranks are missing or fail.
+        """
         global _adopted
         comm, _adopted = _adopted, None
         owns = comm is None
@@ -67,18 +86,56 @@ class ProcessGroup(OnGpu):
     # -- messages -----------------------------------------------------------------------------
 
     def send(self, tensors: list[torch.Tensor], dstRank: int, tag: int = 0) -> Work:  # noqa: N803
-        """Send a tensor to a rank."""
+        """Send a tensor to a rank.
+
+        Parameters
+        ----------
+        tensors : list of one Tensor
+            Must not be changed until the work is done.
+        dstRank : int
+            The rank in the group that receives.
+        tag : int
+            Meets a receive with the same tag.
+
+        Returns
+        -------
+        torch.distributed.Work
+        """
         (tensor,) = tensors
         host = streams.fetch(tensor) if streams.is_here(tensor) else tensor
         payload = view.octets(view.plain(host))
         return Work(self._completions, tensors, self._messages.send(payload, dstRank, tag))
 
     def recv(self, tensors: list[torch.Tensor], srcRank: int, tag: int = 0) -> Work:  # noqa: N803
-        """Receive a tensor from a rank."""
+        """Receive a tensor from a rank.
+
+        Parameters
+        ----------
+        tensors : list of one Tensor
+            Is overwritten; of the size that the other rank sends.
+        srcRank : int
+            The rank in the group that sends.
+        tag : int
+            The tag of the message.
+
+        Returns
+        -------
+        torch.distributed.Work
+        """
         return self._recv(tensors, srcRank, tag)
 
     def recv_anysource(self, tensors: list[torch.Tensor], tag: int = 0) -> Work:
-        """Receive a tensor from any rank; ``_source_rank`` of the work tells which."""
+        """Receive a tensor from any rank; ``_source_rank`` of the work tells which.
+
+        Parameters
+        ----------
+        tensors, tag
+            As for `recv`.
+
+        Returns
+        -------
+        torch.distributed.Work
+        """
         return self._recv(tensors, None, tag)
 
     def _recv(self, tensors: list[torch.Tensor], peer: int | None, tag: int) -> Work:
@@ -127,12 +184,30 @@ class ProcessGroup(OnGpu):
     # -- what PyTorch asks of a group -----------------------------------------------------------
 
     def allocate(self, size: int, dtype: torch.dtype) -> torch.Tensor:
-        """Return a tensor in memory that the ranks of a host share."""
+        """Return a tensor in memory that the ranks of a host share.
+
+        Parameters
+        ----------
+        size : int
+            The number of elements.
+        dtype : torch.dtype
+            Their type.
+
+        Returns
+        -------
+        Tensor of shape (size,)
+            On the CPU; its elements have no defined values.
+        """
         room = self._comm.empty(size * dtype.itemsize, "uint8")
         return torch.from_numpy(room).view(dtype)
 
     def getBackendName(self) -> str:  # noqa: N802
-        """Return the name of the backend."""
+        """Return the name of the backend.
+
+        Returns
+        -------
+        str
+        """
         return "sparkring"
 
     name = _get_backend_name = getBackendName
@@ -145,11 +220,21 @@ class ProcessGroup(OnGpu):
         return [torch.device(each) for each in device_types()]
 
     def rank(self) -> int:
-        """Return the rank in the group."""
+        """Return the rank in the group.
+
+        Returns
+        -------
+        int
+        """
         return self._comm.rank
 
     def size(self) -> int:
-        """Return the size of the group."""
+        """Return the size of the group.
+
+        Returns
+        -------
+        int
+        """
         return self._comm.size
 
     getRank, getSize = rank, size  # noqa: N815
@@ -165,30 +250,63 @@ class ProcessGroup(OnGpu):
         return self._description
 
     def getGroupName(self) -> str:  # noqa: N802
-        """Return the name in PyTorch's table of groups."""
+        """Return the name in PyTorch's table of groups.
+
+        Returns
+        -------
+        str
+        """
         return self._group_name
 
     def setGroupName(self, name: str) -> None:  # noqa: N802
-        """Set the name in PyTorch's table of groups."""
+        """Set the name in PyTorch's table of groups.
+
+        Parameters
+        ----------
+        name : str
+            The name; it opens the messages of errors.
+        """
         self._group_name = name
         self._completions.where = f"group {name}, {self._completions.where}"
 
     def getGroupDesc(self) -> str:  # noqa: N802
-        """Return the description."""
+        """Return the description.
+
+        Returns
+        -------
+        str
+        """
         return self._description
 
     def setGroupDesc(self, description: str) -> None:  # noqa: N802
-        """Set the description."""
+        """Set the description.
+
+        Parameters
+        ----------
+        description : str
+            Any text.
+        """
         self._description = description
 
     _set_group_name, _set_group_desc = setGroupName, setGroupDesc
 
     def get_group_store(self) -> Any:
-        """Return the store of the group."""
+        """Return the store of the group.
+
+        Returns
+        -------
+        torch.distributed.Store
+        """
         return self._store
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Set the timeout of communicators that the group opens from now on."""
+        """Set the longest time that `shutdown` waits for the other ranks.
+
+        Parameters
+        ----------
+        timeout : datetime.timedelta
+            The longest time; 60 seconds at most.
+        """
         self._timeout = timeout
 
     def _set_sequence_number_for_group(self) -> None:

@@ -27,6 +27,18 @@ def allreduce_hook(process_set, bucket):  # PyTorch reads annotations, and takes
     Buckets travel while the backward pass goes on, and errors of ranks are raised by
     ``backward()``.
 
+    Parameters
+    ----------
+    process_set : ProcessSet or None
+        The ranks that take part; all for None.
+    bucket : torch.distributed.GradBucket
+        The gradients, which the average replaces in place.
+
+    Returns
+    -------
+    torch.futures.Future
+        Its value is the averaged buffer, a Tensor.
+
     Examples
     --------
     >>> model.register_comm_hook(hvd.global_process_set, hvd.allreduce_hook)

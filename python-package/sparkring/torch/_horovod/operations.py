@@ -38,7 +38,23 @@ def allreduce_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Start `allreduce`; the result of the handle is a new tensor."""
+    """Start `allreduce`; the result of the handle is a new tensor.
+
+    Parameters
+    ----------
+    tensor, average, name, op, prescale_factor, postscale_factor, process_set
+        As for `allreduce`. The tensor must not be changed until the operation is complete.
+
+    Returns
+    -------
+    int
+        A handle for `poll` and `synchronize`.
+
+    Examples
+    --------
+    >>> handle = hvd.allreduce_async(gradient, name="gradient")
+    >>> average = hvd.synchronize(handle)
+    """
     factors = (prescale_factor, postscale_factor)
     chosen = ops.choose(op, average)
     return register(starts.allreduce(tensor, None, name, chosen, factors, process_set))
@@ -92,7 +108,18 @@ def allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Start `allreduce_`."""
+    """Start `allreduce_`.
+
+    Parameters
+    ----------
+    tensor, average, name, op, prescale_factor, postscale_factor, process_set
+        As for `allreduce`. The result replaces the tensor, which must not be used until then.
+
+    Returns
+    -------
+    int
+        A handle for `poll` and `synchronize`.
+    """
     factors = (prescale_factor, postscale_factor)
     chosen = ops.choose(op, average)
     return register(starts.allreduce(tensor, tensor, name, chosen, factors, process_set))
@@ -107,7 +134,18 @@ def allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """Combine the tensors of all ranks in place."""
+    """Combine the tensors of all ranks in place.
+
+    Parameters
+    ----------
+    tensor, average, name, op, prescale_factor, postscale_factor, process_set
+        As for `allreduce`. The result replaces the tensor.
+
+    Returns
+    -------
+    Tensor
+        ``tensor`` itself.
+    """
     factors = (prescale_factor, postscale_factor)
     return synchronize(allreduce_async_(tensor, average, name, op, *factors, process_set))
 
@@ -121,7 +159,20 @@ def grouped_allreduce_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Start `grouped_allreduce`."""
+    """Start `grouped_allreduce`.
+
+    Parameters
+    ----------
+    tensors : list of Tensor
+        As many on all ranks, of any types; not to be changed until the operation is complete.
+    average, name, op, prescale_factor, postscale_factor, process_set
+        As for `allreduce`.
+
+    Returns
+    -------
+    int
+        A handle for `poll` and `synchronize`.
+    """
     factors = (prescale_factor, postscale_factor)
     chosen = ops.choose(op, average)
     return register(starts.grouped_allreduce(tensors, None, name, chosen, factors, process_set))
@@ -137,7 +188,27 @@ def grouped_allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
-    """Combine lists of tensors as one operation; arguments as for `allreduce`."""
+    """Combine lists of tensors as one operation: all of them or none.
+
+    Parameters
+    ----------
+    tensors : list of Tensor
+        As many on all ranks, of any types; those of one type travel together.
+    average, name, compression, op, prescale_factor, postscale_factor, process_set
+        As for `allreduce`.
+
+    Returns
+    -------
+    list of Tensor
+        New tensors, in the order of ``tensors``.
+
+    Raises
+    ------
+    HorovodInternalError
+        When ranks fail, or pass different tensors under the name.
+    ValueError
+        For arguments that are wrong on this rank.
+    """
     factors = (prescale_factor, postscale_factor)
     packed = [compression.compress(tensor) for tensor in tensors]
     results = autograd.GroupedAllreduce.apply(
@@ -155,7 +226,21 @@ def grouped_allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Start `grouped_allreduce_`."""
+    """Start `grouped_allreduce_`.
+
+    Parameters
+    ----------
+    tensors : list of Tensor
+        As many on all ranks, of any types; the results replace them, and they must not be used
+        until then.
+    average, name, op, prescale_factor, postscale_factor, process_set
+        As for `allreduce`.
+
+    Returns
+    -------
+    int
+        A handle for `poll` and `synchronize`.
+    """
     factors = (prescale_factor, postscale_factor)
     chosen = ops.choose(op, average)
     return register(starts.grouped_allreduce(tensors, tensors, name, chosen, factors, process_set))
@@ -170,7 +255,20 @@ def grouped_allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
-    """Combine lists of tensors in place."""
+    """Combine lists of tensors in place.
+
+    Parameters
+    ----------
+    tensors : list of Tensor
+        As many on all ranks, of any types; the results replace them.
+    average, name, op, prescale_factor, postscale_factor, process_set
+        As for `allreduce`.
+
+    Returns
+    -------
+    list of Tensor
+        ``tensors`` themselves.
+    """
     factors = (prescale_factor, postscale_factor)
     return synchronize(  # type: ignore[no-any-return]
         grouped_allreduce_async_(tensors, average, name, op, *factors, process_set)
@@ -194,6 +292,25 @@ def sparse_allreduce_async(
     """Start the sum or the average of sparse tensors; the result is a sparse tensor.
 
     As with Horovod, the handle is also a function that waits for the result.
+
+    Parameters
+    ----------
+    tensor : sparse Tensor
+        Of layout COO, with the same shape on all ranks.
+    name, process_set
+        As for `allreduce`.
+    op : ReduceOp
+        `Average` (the default) or `Sum`.
+
+    Returns
+    -------
+    SparseHandle
+        A handle for `poll` and `synchronize`. A call of it is `synchronize`.
+
+    Examples
+    --------
+    >>> handle = hvd.sparse_allreduce_async(embedding.weight.grad, "embedding", hvd.Sum)
+    >>> gradient = handle()
     """
     return SparseHandle(
         register(starts.sparse_allreduce(tensor, name, ops.choose(op), process_set))
@@ -206,21 +323,67 @@ def sparse_allreduce_async(
 def allgather_async(
     tensor: torch.Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> int:
-    """Start `allgather`."""
+    """Start `allgather`.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        As for `allgather`.
+    name, process_set
+        As for `allreduce`.
+
+    Returns
+    -------
+    int
+        A handle for `poll` and `synchronize`.
+    """
     return register(starts.allgather(tensor, name, process_set))
 
 
 def allgather(
     tensor: torch.Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> torch.Tensor:
-    """Concatenate the tensors of all ranks along the first dimension, which may differ."""
+    """Concatenate the tensors of all ranks along the first dimension, which may differ.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        With the same type, and the same shape but for the first dimension, on all ranks.
+    name, process_set
+        As for `allreduce`.
+
+    Returns
+    -------
+    Tensor
+        The rows of all ranks, in the order of ranks.
+
+    Raises
+    ------
+    HorovodInternalError
+        When ranks fail, or pass different tensors under the name.
+    ValueError
+        For arguments that are wrong on this rank.
+    """
     return autograd.Allgather.apply(tensor, name, process_set)
 
 
 def grouped_allgather_async(
     tensors: Tensors, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> int:
-    """Start `grouped_allgather`."""
+    """Start `grouped_allgather`.
+
+    Parameters
+    ----------
+    tensors : list of Tensor
+        As many on all ranks.
+    name, process_set
+        As for `allreduce`.
+
+    Returns
+    -------
+    int
+        A handle for `poll` and `synchronize`.
+    """
     works = [
         starts.allgather(tensor, part, process_set)
         for tensor, part in zip(tensors, _parts(name, tensors))
@@ -231,7 +394,19 @@ def grouped_allgather_async(
 def grouped_allgather(
     tensors: Tensors, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[torch.Tensor]:
-    """Concatenate each of the tensors with those of all ranks."""
+    """Concatenate each of the tensors with those of all ranks.
+
+    Parameters
+    ----------
+    tensors : list of Tensor
+        As many on all ranks; each as for `allgather`.
+    name, process_set
+        As for `allreduce`.
+
+    Returns
+    -------
+    list of Tensor
+    """
     if autograd.differentiable(tensors):
         parts = _parts(name, tensors)
         return [allgather(x, part, process_set) for x, part in zip(tensors, parts)]
@@ -254,7 +429,22 @@ def broadcast_async(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Start `broadcast`."""
+    """Start `broadcast`.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        As for `broadcast`.
+    root_rank : int
+        The global rank that sends.
+    name, process_set
+        As for `allreduce`.
+
+    Returns
+    -------
+    int
+        A handle for `poll` and `synchronize`.
+    """
     return register(starts.broadcast(tensor, None, root_rank, name, process_set))
 
 
@@ -264,7 +454,29 @@ def broadcast(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """Send the tensor of the root, a global rank, to all ranks. Shapes and types agree."""
+    """Send the tensor of the root, a global rank, to all ranks. Shapes and types agree.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        With the same shape and type on all ranks; only the values of the root count.
+    root_rank : int
+        The global rank that sends.
+    name, process_set
+        As for `allreduce`.
+
+    Returns
+    -------
+    Tensor
+        A new tensor.
+
+    Raises
+    ------
+    HorovodInternalError
+        When ranks fail, or pass different tensors under the name.
+    ValueError
+        For arguments that are wrong on this rank.
+    """
     return autograd.Broadcast.apply(tensor, root_rank, name, process_set)
 
 
@@ -274,7 +486,22 @@ def broadcast_async_(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Start `broadcast_`."""
+    """Start `broadcast_`.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Is overwritten, and must not be used until the operation is complete.
+    root_rank : int
+        The global rank that sends.
+    name, process_set
+        As for `allreduce`.
+
+    Returns
+    -------
+    int
+        A handle for `poll` and `synchronize`.
+    """
     return register(starts.broadcast(tensor, tensor, root_rank, name, process_set))
 
 
@@ -284,7 +511,22 @@ def broadcast_(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """Overwrite the tensor with that of the root."""
+    """Overwrite the tensor with that of the root.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Is overwritten, except on the root.
+    root_rank : int
+        The global rank that sends.
+    name, process_set
+        As for `allreduce`.
+
+    Returns
+    -------
+    Tensor
+        ``tensor`` itself.
+    """
     return synchronize(broadcast_async_(tensor, root_rank, name, process_set))
 
 
@@ -297,7 +539,18 @@ def alltoall_async(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Start `alltoall`."""
+    """Start `alltoall`.
+
+    Parameters
+    ----------
+    tensor, splits, name, process_set
+        As for `alltoall`.
+
+    Returns
+    -------
+    int
+        A handle for `poll` and `synchronize`.
+    """
     work = starts.alltoall(tensor, splits, name, process_set)
     return register(work if splits is not None else work.then(lambda results: results[0]))
 
@@ -339,7 +592,18 @@ def reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> int:
-    """Start `reducescatter`."""
+    """Start `reducescatter`.
+
+    Parameters
+    ----------
+    tensor, name, op, process_set, prescale_factor, postscale_factor
+        As for `reducescatter`.
+
+    Returns
+    -------
+    int
+        A handle for `poll` and `synchronize`.
+    """
     factors = (prescale_factor, postscale_factor)
     return register(starts.reducescatter(tensor, name, op, factors, process_set))
 
@@ -353,7 +617,29 @@ def reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> torch.Tensor:
-    """Combine the tensors and return rows; the first ``rows % size`` ranks get one row more."""
+    """Combine the tensors and return rows; the first ``rows % size`` ranks get one row more.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Of one dimension or more, with the same shape and type on all ranks.
+    op : ReduceOp
+        `Average` (the default) or `Sum`.
+    name, compression, process_set, prescale_factor, postscale_factor
+        As for `allreduce`.
+
+    Returns
+    -------
+    Tensor of shape (own rows, ...)
+        The rows of this rank.
+
+    Raises
+    ------
+    HorovodInternalError
+        When ranks fail, or pass different tensors under the name.
+    ValueError
+        For arguments that are wrong on this rank.
+    """
     factors = (prescale_factor, postscale_factor)
     small, ctx = compression.compress(tensor)
     result = autograd.Reducescatter.apply(small, name, op, factors, process_set)
@@ -368,7 +654,18 @@ def grouped_reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> int:
-    """Start `grouped_reducescatter`."""
+    """Start `grouped_reducescatter`.
+
+    Parameters
+    ----------
+    tensors, name, op, process_set, prescale_factor, postscale_factor
+        As for `grouped_reducescatter`.
+
+    Returns
+    -------
+    int
+        A handle for `poll` and `synchronize`.
+    """
     factors = (prescale_factor, postscale_factor)
     works = [
         starts.reducescatter(tensor, part, op, factors, process_set)
@@ -386,7 +683,22 @@ def grouped_reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> list[torch.Tensor]:
-    """Combine each of the tensors and return rows of each."""
+    """Combine each of the tensors and return rows of each.
+
+    Parameters
+    ----------
+    tensors : list of Tensor
+        As many on all ranks; each as for `reducescatter`.
+    op : ReduceOp
+        `Average` (the default) or `Sum`.
+    name, compression, process_set, prescale_factor, postscale_factor
+        As for `allreduce`.
+
+    Returns
+    -------
+    list of Tensor
+        The rows of this rank of each.
+    """
     given = (compression, op, process_set, prescale_factor, postscale_factor)
     if autograd.differentiable(tensors):
         parts = _parts(name, tensors)
@@ -404,9 +716,14 @@ def grouped_reducescatter(
 def join(device: int = -1) -> int:
     """Give zeros to the operations of other ranks until all ranks have joined.
 
+    Parameters
+    ----------
+    device : int
+        Ignored; Horovod has it.
+
     Returns
     -------
     int
-        The rank that joined last. ``device`` is Horovod's, and ignored.
+        The rank that joined last.
     """
     return operations.join()

@@ -37,17 +37,38 @@ class ElasticSampler(Sampler):
         self.reset()
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin an epoch, in which no sample was processed."""
+        """Begin an epoch, in which no sample was processed.
+
+        Parameters
+        ----------
+        epoch : int
+            The number of the epoch, which with ``seed`` gives the order.
+        """
         self.epoch, self.processed_num = epoch, 0
         self.processed_indices = set()
         self.reset()
 
     def record_batch(self, batch_idx: int, batch_size: int) -> None:
-        """Count the samples of a batch of this rank as processed."""
+        """Count the samples of a batch of this rank as processed.
+
+        Parameters
+        ----------
+        batch_idx : int
+            The number of the batch since samples were dealt last: by `set_epoch`, by `reset` or by
+            `load_state_dict`.
+        batch_size : int
+            The samples of each batch.
+        """
         self.record_indices(self.indices[batch_idx * batch_size : (batch_idx + 1) * batch_size])
 
     def record_indices(self, indices: Iterable[int]) -> None:
-        """Count samples as processed, by their places in the data set."""
+        """Count samples as processed, by their places in the data set.
+
+        Parameters
+        ----------
+        indices : iterable of int
+            Places in the data set.
+        """
         added = set(indices) - self.processed_indices
         self.processed_num += len(added) * self.num_replicas
         self.processed_indices |= added
@@ -70,7 +91,13 @@ class ElasticSampler(Sampler):
         self.indices = left[self.rank :: self.num_replicas]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the epoch and the processed samples of this rank."""
+        """Return the epoch and the processed samples of this rank.
+
+        Returns
+        -------
+        dict
+            ``epoch``, ``processed_num`` and ``processed_indices``.
+        """
         return {
             "epoch": self.epoch,
             "processed_num": self.processed_num,
@@ -78,7 +105,13 @@ class ElasticSampler(Sampler):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on with an epoch."""
+        """Continue an epoch: deal its samples that were not processed.
+
+        Parameters
+        ----------
+        state_dict : dict
+            What `state_dict` or `merge` has returned.
+        """
         self.epoch = state_dict["epoch"]
         self.processed_indices = set(state_dict["processed_indices"])
         self.processed_num = state_dict.get("processed_num", len(self.processed_indices))
@@ -86,7 +119,19 @@ class ElasticSampler(Sampler):
 
     @staticmethod
     def merge(states: list[dict[str, Any]]) -> dict[str, Any]:
-        """Join what ranks have processed, in the epoch of rank 0."""
+        """Join the processed samples of several ranks, in the epoch of rank 0.
+
+        Parameters
+        ----------
+        states : list of dict
+            What `state_dict` has returned on each rank. States of other epochs than that of the
+            first are left out.
+
+        Returns
+        -------
+        dict
+            A state for `load_state_dict`.
+        """
         epoch = states[0]["epoch"]
         alike = [each["processed_indices"] for each in states if each["epoch"] == epoch]
         union = set().union(*alike)

@@ -88,7 +88,13 @@ class TorchState(ObjectState):
         super().commit()
 
     def dump(self) -> Any:
-        """Return the last copy."""
+        """Return the last copy. Collective if the state has a sampler.
+
+        Returns
+        -------
+        dict
+            Plain objects, and the dictionaries of states by name.
+        """
         dicts = dict(self._dicts)
         for name, value in self._stateful.items():
             if isinstance(value, ElasticSampler):
@@ -97,6 +103,12 @@ class TorchState(ObjectState):
         return {"objects": self._saved, "dicts": dicts}
 
     def load(self, saved: Any) -> None:
-        """Take a copy out of a checkpoint."""
+        """Take a copy out of a checkpoint for the last one, and go back to it.
+
+        Parameters
+        ----------
+        saved : dict
+            What `dump` has returned.
+        """
         self._dicts.update(saved["dicts"])
         super().load(saved["objects"])

@@ -21,9 +21,22 @@ from sparkring.torch._horovod.autograd import Allreduce
 class SyncBatchNorm(_BatchNorm):
     """Batch normalization over the batches of all ranks, which may differ in length.
 
-    Arguments are those of ``torch.nn.BatchNorm2d``, and ``process_set``. Inputs have two or more
-    dimensions, of which the second is that of the features. In evaluation it normalizes by its own
-    statistics, as PyTorch's does.
+    In evaluation it normalizes by its own statistics, as PyTorch's does.
+
+    Parameters
+    ----------
+    num_features : int
+        The length of the second dimension of inputs.
+    eps : float
+        Is added to the variance.
+    momentum : float or None
+        The weight of a batch in the running statistics; None for the average of all batches.
+    affine : bool
+        Whether the module learns a scale and a shift of each feature.
+    track_running_stats : bool
+        Whether the module keeps running statistics, for evaluation.
+    process_set : ProcessSet
+        The ranks whose batches are normalized together; all by default.
     """
 
     def __init__(
@@ -43,7 +56,23 @@ class SyncBatchNorm(_BatchNorm):
             raise ValueError(f"the input has {input.dim()} dimension: pass two or more")
 
     def forward(self, input: Any) -> Any:  # noqa: A002 (PyTorch's name)
-        """Normalize the input."""
+        """Normalize the input. Collective, except in evaluation by running statistics.
+
+        Parameters
+        ----------
+        input : Tensor of shape (rows, num_features, ...)
+
+        Returns
+        -------
+        Tensor
+            Of the shape and type of the input.
+
+        Raises
+        ------
+        ValueError
+            For an input of one dimension, and when the batches of all ranks have one value a
+            feature.
+        """
         self._check_input_dim(input)
         uses_batch = self.training or self.running_mean is None
         if not uses_batch or self._process_set.size() == 1:
