@@ -58,12 +58,26 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
         self._sent = False
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Send, in the first ``fit`` of this callback."""
+        """Send, in the first ``fit`` of this callback.
+
+        Parameters
+        ----------
+        logs : dict
+            Ignored; Keras passes it.
+        """
         if self.model.built:
             self._send()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Send what the first batch has made."""
+        """Send what the first batch has made, unless `on_train_begin` has sent it.
+
+        Parameters
+        ----------
+        batch : int
+            Ignored; Keras passes it.
+        logs : dict
+            Ignored; Keras passes it.
+        """
         self._send()
 
     def _send(self) -> None:
@@ -89,7 +103,20 @@ class MetricAverageCallback(keras.callbacks.Callback):
         self._reduction = Reduction("keras.metrics", process_set=process_set)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Average the numbers among the logs."""
+        """Average the numbers among the logs.
+
+        Parameters
+        ----------
+        epoch : int
+            Ignored; Keras passes it.
+        logs : dict
+            Its numbers are replaced by their averages.
+
+        Raises
+        ------
+        HorovodInternalError
+            When ranks fail, or have different numbers of metrics.
+        """
         logs = {} if logs is None else logs
         names = sorted(name for name, value in logs.items() if np.isscalar(value))
         if names:

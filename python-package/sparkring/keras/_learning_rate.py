@@ -54,18 +54,48 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
         self._epoch = 0
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Change the rate for the epoch."""
+        """Change the rate for the epoch.
+
+        Parameters
+        ----------
+        epoch : int
+            The number of the epoch, from 0 on.
+        logs : dict
+            Ignored; Keras passes it.
+        """
         self._epoch = epoch
         if self.staircase:
             self._change(epoch)
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Change the rate for the batch."""
+        """Change the rate for the batch.
+
+        Parameters
+        ----------
+        batch : int
+            The number of the batch in its epoch, from 0 on.
+        logs : dict
+            Ignored; Keras passes it.
+
+        Raises
+        ------
+        ValueError
+            When the number of batches of an epoch is unknown, and the rate changes with every
+            batch.
+        """
         if not self.staircase:
             self._change(self._epoch + batch / self._steps())
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Log the rate."""
+        """Log the rate.
+
+        Parameters
+        ----------
+        epoch : int
+            The number of the epoch, from 0 on.
+        logs : dict
+            Gets the rate as ``lr``.
+        """
         if logs is not None:
             logs["lr"] = self._rate()
 
@@ -137,7 +167,15 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         self.verbose = verbose
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Log the rate; print it at the end of the warm-up."""
+        """Log the rate; print it at the end of the warm-up.
+
+        Parameters
+        ----------
+        epoch : int
+            The number of the epoch, from 0 on.
+        logs : dict
+            Gets the rate as ``lr``.
+        """
         super().on_epoch_end(epoch, logs)
         if self.verbose > 0 and self.end_epoch is not None and epoch == self.end_epoch - 1:
             print(f"Epoch {epoch + 1}: the learning rate is {self._rate():g} after the warm-up")

@@ -44,6 +44,18 @@ def allreduce(
         Multiply elements before and after. Products of integers are made in float64 and truncate.
     op : Average, Sum, Adasum, Min, Max or Product
     process_set : ProcessSet
+
+    Returns
+    -------
+    array
+        Of the library of ``value``.
+
+    Raises
+    ------
+    HorovodInternalError
+        When ranks fail, or pass different arrays under the name.
+    ValueError
+        For arguments that are wrong on this rank.
     """
     factors = (prescale_factor, postscale_factor)
     chosen = choose(op, average)
@@ -53,7 +65,27 @@ def allreduce(
 def allgather(
     value: Any, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """Concatenate the arrays of all ranks along the first dimension, which may differ."""
+    """Concatenate the arrays of all ranks along the first dimension, which may differ.
+
+    Parameters
+    ----------
+    value : array, keras.Variable or number
+        With the same shape, but for the first dimension, on all ranks.
+    name, process_set
+        As for `allreduce`.
+
+    Returns
+    -------
+    array
+        The rows of all ranks, in the order of ranks, of the library of ``value``.
+
+    Raises
+    ------
+    HorovodInternalError
+        When ranks fail, or pass different arrays under the name.
+    ValueError
+        For arguments that are wrong on this rank.
+    """
     return operations.allgather(_array_of(value), name, process_set).wait()
 
 
@@ -63,7 +95,29 @@ def broadcast(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Return the value of a global rank on all ranks."""
+    """Return the value of a global rank on all ranks.
+
+    Parameters
+    ----------
+    value : array, keras.Variable or number
+        With the same shape on all ranks; only the values of the root count.
+    root_rank : int
+        The global rank that sends.
+    name, process_set
+        As for `allreduce`.
+
+    Returns
+    -------
+    array
+        Of the library of ``value``.
+
+    Raises
+    ------
+    HorovodInternalError
+        When ranks fail, or pass different arrays under the name.
+    ValueError
+        For arguments that are wrong on this rank.
+    """
     return operations.broadcast(_array_of(value), root_rank, name, process_set).wait()
 
 
@@ -75,7 +129,30 @@ def reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Any:
-    """Combine the arrays of all ranks and return the rows of this rank."""
+    """Combine the arrays of all ranks and return the rows of this rank.
+
+    The first ranks get one row more if the rows cannot be shared equally.
+
+    Parameters
+    ----------
+    value : array or keras.Variable
+        Of one dimension or more, with the same shape on all ranks.
+    op : Average or Sum
+    name, process_set, prescale_factor, postscale_factor
+        As for `allreduce`.
+
+    Returns
+    -------
+    array of shape (own rows, ...)
+        Of the library of ``value``.
+
+    Raises
+    ------
+    HorovodInternalError
+        When ranks fail, or pass different arrays under the name.
+    ValueError
+        For arguments that are wrong on this rank.
+    """
     factors = (prescale_factor, postscale_factor)
     return operations.reducescatter(_array_of(value), name, op, *factors, process_set).wait()
 
@@ -88,10 +165,26 @@ def alltoall(
 ) -> Any:
     """Send ``splits[r]`` rows to each rank ``r``; equal parts without splits.
 
+    Parameters
+    ----------
+    value : array or keras.Variable
+        With the same shape, but for the first dimension, on all ranks.
+    splits : sequence of int, optional
+        A number of rows for each rank.
+    name, process_set
+        As for `allreduce`.
+
     Returns
     -------
     array or (array, list of int)
         The received rows; with splits also the number of rows from each rank.
+
+    Raises
+    ------
+    HorovodInternalError
+        When ranks fail, or pass different arrays under the name.
+    ValueError
+        For arguments that are wrong on this rank.
     """
     started = operations.alltoall(_array_of(value), splits, name, process_set)
     received = started.wait()

@@ -60,7 +60,7 @@ def allreduce(
     Parameters
     ----------
     tensor : tensor or tf.IndexedSlices
-        For tf.IndexedSlices the slices of all ranks are gathered, unless ``sparse_as_dense``.
+        The slices of tf.IndexedSlices of all ranks are gathered, unless ``sparse_as_dense``.
     average : bool
         True for ``op=Average``, False for ``op=Sum``.
     device_dense, device_sparse, ignore_name_scope
@@ -74,10 +74,20 @@ def allreduce(
         The same on all ranks; by default the number of the operation. A session of TensorFlow 1 and
         a function of tf.data need one.
     process_set : ProcessSet
+        The ranks that take part; all by default.
+    sparse_as_dense : bool
+        Whether tf.IndexedSlices are reduced as a dense tensor.
 
     Returns
     -------
     tf.Tensor or tf.IndexedSlices
+
+    Raises
+    ------
+    HorovodInternalError
+        When ranks fail, or pass different arrays under the name.
+    ValueError
+        For arguments that are wrong on this rank.
     """
     if isinstance(tensor, tf.IndexedSlices):
         group(process_set)
@@ -113,6 +123,26 @@ def grouped_allreduce(
     """Combine several tensors of all ranks as one operation, as `allreduce` does.
 
     The slices of tf.IndexedSlices are gathered.
+
+    Parameters
+    ----------
+    tensors : sequence of tensor or tf.IndexedSlices
+        As many on all ranks.
+    average, compression, op, prescale_factor, postscale_factor, name, process_set
+        As for `allreduce`.
+    device_dense, device_sparse, ignore_name_scope
+        Ignored.
+
+    Returns
+    -------
+    list of tf.Tensor or tf.IndexedSlices
+
+    Raises
+    ------
+    HorovodInternalError
+        When ranks fail, or pass different arrays under the name.
+    ValueError
+        For arguments that are wrong on this rank.
     """
     group(process_set)  # refuses a rank outside
     check_name(name)
@@ -141,7 +171,29 @@ def allgather(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Concatenate a tensor of all ranks along the first dimension, which may differ."""
+    """Concatenate a tensor of all ranks along the first dimension, which may differ.
+
+    Parameters
+    ----------
+    tensor : tensor
+        With the same shape, but for the first dimension, on all ranks.
+    name, process_set
+        As for `allreduce`.
+    ignore_name_scope
+        Ignored.
+
+    Returns
+    -------
+    tf.Tensor
+        The rows of all ranks, in the order of ranks.
+
+    Raises
+    ------
+    HorovodInternalError
+        When ranks fail, or pass different arrays under the name.
+    ValueError
+        For arguments that are wrong on this rank.
+    """
     members = group(process_set)
     check_name(name)
     counting = None if name is None else f"{name}.rows"
@@ -171,7 +223,19 @@ def grouped_allgather(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
-    """Gather several tensors, as `allgather` does."""
+    """Gather several tensors, as `allgather` does.
+
+    Parameters
+    ----------
+    tensors : sequence of tensor
+        As many on all ranks.
+    name, ignore_name_scope, process_set
+        As for `allgather`.
+
+    Returns
+    -------
+    list of tf.Tensor
+    """
     return [allgather(x, _part_of(name, i), process_set=process_set) for i, x in enumerate(tensors)]
 
 
@@ -182,7 +246,30 @@ def broadcast(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Return the tensor of a global rank on all ranks."""
+    """Return the tensor of a global rank on all ranks.
+
+    Parameters
+    ----------
+    tensor : tensor
+        With the same shape on all ranks; only the values of the root count.
+    root_rank : int
+        The global rank that sends.
+    name, process_set
+        As for `allreduce`.
+    ignore_name_scope
+        Ignored.
+
+    Returns
+    -------
+    tf.Tensor
+
+    Raises
+    ------
+    HorovodInternalError
+        When ranks fail, or pass different arrays under the name.
+    ValueError
+        For arguments that are wrong on this rank.
+    """
     members = group(process_set)
     check_name(name)
     is_root = members.index(root_rank) == members.comm.rank
@@ -214,8 +301,29 @@ def reducescatter(
 ) -> Any:
     """Combine a tensor of all ranks and return the rows of this rank.
 
-    The first ranks get one row more where the rows cannot be shared equally. The gradient gathers
+    The first ranks get one row more if the rows cannot be shared equally. The gradient gathers
     the gradients of all ranks; those of a sum count once for each rank, as in `allreduce`.
+
+    Parameters
+    ----------
+    tensor : tensor
+        Of one dimension or more, with the same shape on all ranks.
+    op : Average or Sum
+    compression, name, process_set, prescale_factor, postscale_factor
+        As for `allreduce`.
+    device_dense, ignore_name_scope
+        Ignored.
+
+    Returns
+    -------
+    tf.Tensor of shape (own rows, ...)
+
+    Raises
+    ------
+    HorovodInternalError
+        When ranks fail, or pass different arrays under the name.
+    ValueError
+        For arguments that are wrong on this rank.
     """
     members = group(process_set)
     check_name(name)
@@ -249,7 +357,21 @@ def grouped_reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> list[Any]:
-    """Combine and scatter several tensors, as `reducescatter` does."""
+    """Combine and scatter several tensors, as `reducescatter` does.
+
+    Parameters
+    ----------
+    tensors : sequence of tensor
+        As many on all ranks.
+    device_dense, compression, op, name, process_set, ignore_name_scope
+        As for `reducescatter`.
+    prescale_factor, postscale_factor
+        As for `reducescatter`.
+
+    Returns
+    -------
+    list of tf.Tensor
+    """
     return [
         reducescatter(
             x,
@@ -273,10 +395,28 @@ def alltoall(
 ) -> Any:
     """Send ``splits[r]`` rows to each rank ``r``; equal parts without splits.
 
+    Parameters
+    ----------
+    tensor : tensor
+        With the same shape, but for the first dimension, on all ranks.
+    splits : sequence of int, or tensor of integers, optional
+        A number of rows for each rank.
+    name, process_set
+        As for `allreduce`.
+    ignore_name_scope
+        Ignored.
+
     Returns
     -------
     tf.Tensor or (tf.Tensor, tf.Tensor)
         The received rows; with splits also the number of rows from each rank, as int32.
+
+    Raises
+    ------
+    HorovodInternalError
+        When ranks fail, or pass different arrays under the name.
+    ValueError
+        For arguments that are wrong on this rank.
     """
     members = group(process_set)
     check_name(name)
@@ -312,25 +452,90 @@ def _number(value: Callable[[], int], name: str | None) -> Any:
 
 
 def size_op(process_set_id: int = 0, name: str | None = None) -> Any:
-    """Return the number of ranks of a process set as a tensor."""
+    """Return the number of ranks of a process set as a tensor.
+
+    Parameters
+    ----------
+    name : str, optional
+        The name of the operation in TensorFlow's graph.
+    process_set_id : int
+        The number of a process set; 0 for all ranks.
+
+    Returns
+    -------
+    tf.Tensor of int32
+        A number, which a ``tf.function`` asks for each time it runs.
+
+    Raises
+    ------
+    ValueError
+        When no process set in use has the number.
+    """
     return _number(lambda: process_set_of(process_set_id).size(), name)
 
 
 def rank_op(name: str | None = None) -> Any:
-    """Return the rank of this process as a tensor."""
+    """Return the rank of this process as a tensor.
+
+    Parameters
+    ----------
+    name : str, optional
+        The name of the operation in TensorFlow's graph.
+
+    Returns
+    -------
+    tf.Tensor of int32
+    """
     return _number(rank, name)
 
 
 def local_rank_op(name: str | None = None) -> Any:
-    """Return the rank of this process among those of its host as a tensor."""
+    """Return the rank of this process among those of its host as a tensor.
+
+    Parameters
+    ----------
+    name : str, optional
+        The name of the operation in TensorFlow's graph.
+
+    Returns
+    -------
+    tf.Tensor of int32
+    """
     return _number(local_rank, name)
 
 
 def local_size_op(name: str | None = None) -> Any:
-    """Return the number of ranks of this host as a tensor."""
+    """Return the number of ranks of this host as a tensor.
+
+    Parameters
+    ----------
+    name : str, optional
+        The name of the operation in TensorFlow's graph.
+
+    Returns
+    -------
+    tf.Tensor of int32
+    """
     return _number(local_size, name)
 
 
 def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> Any:
-    """Return as a tensor 1 if this rank is in a process set, 0 if not."""
+    """Return as a tensor 1 if this rank is in a process set, 0 if not.
+
+    Parameters
+    ----------
+    name : str, optional
+        The name of the operation in TensorFlow's graph.
+    process_set_id : int
+        The number of a process set; 0 for all ranks.
+
+    Returns
+    -------
+    tf.Tensor of int32
+
+    Raises
+    ------
+    ValueError
+        When no process set in use has the number.
+    """
     return _number(lambda: int(process_set_of(process_set_id).included()), name)

@@ -55,6 +55,18 @@ def broadcast_(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
-    """Give the variables the values of a global rank, and return their values."""
+    """Give the variables the values of a global rank, and return their values.
+
+    Parameters
+    ----------
+    variables, root_rank, process_set
+        As for `broadcast_variables`.
+    name : str, optional
+        Names the operation; the same on all ranks. ``"variables"`` by default.
+
+    Returns
+    -------
+    list of tf.Tensor
+    """
     broadcast_variables(variables, root_rank, process_set, name or "variables")
     return [tf.convert_to_tensor(each) for each in variables]
