@@ -79,11 +79,31 @@ class Estimator:
         return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the arguments of the constructor by name."""
+        """Return the arguments of the constructor by name.
+
+        Parameters
+        ----------
+        deep : bool
+            Ignored; scikit-learn passes it.
+
+        Returns
+        -------
+        dict
+        """
         return {name: getattr(self, name) for name in self._names()}
 
     def set_params(self, **params: Any) -> Self:
         """Change arguments of the constructor.
+
+        Parameters
+        ----------
+        **params : object
+            Arguments by name.
+
+        Returns
+        -------
+        estimator
+            This estimator.
 
         Raises
         ------
@@ -311,6 +331,25 @@ class Regressor(Estimator):
         """Return R squared of the predictions of these rows. Not collective.
 
         If all ``y`` are equal, the score is 1 for predictions without an error, else 0.
+
+        Parameters
+        ----------
+        X : array or table of shape (rows, features)
+            Rows with the features of the fit.
+        y : array of shape (rows,)
+            The responses.
+        sample_weight : array of shape (rows,), optional
+            The weights of the rows; 1 by default.
+
+        Returns
+        -------
+        float
+            1 at most; negative for predictions that are worse than the mean of ``y``.
+
+        Raises
+        ------
+        InvalidError
+            Before a fit, for other features, for missing values, and without a row with a weight.
         """
         predicted = np.asarray(self.predict(X))
         given, weight = scored(y, sample_weight, len(predicted))
@@ -383,7 +422,23 @@ class Transformer(Output, Estimator):
         return self._contained(self._apply(X, "_transform", "transformed"), X)
 
     def fit_transform(self, X: Any, y: Any = None, **options: Any) -> Any:
-        """Fit, and transform the same rows."""
+        """Fit, and transform the same rows. Collective.
+
+        Parameters
+        ----------
+        X, y, **options
+            As for ``fit``.
+
+        Returns
+        -------
+        array, pandas.DataFrame, polars.DataFrame or pyspark.sql.DataFrame
+            As for `transform`.
+
+        Raises
+        ------
+        InvalidError
+            As for ``fit``.
+        """
         return self.fit(X, y, **options).transform(X)
 
     def _transform(self, x: Array) -> Array:

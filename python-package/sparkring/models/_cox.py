@@ -161,7 +161,12 @@ class CoxPH(Regressor):
         return self._fit_rows(X, roles, features, options)
 
     def summary(self) -> Summary:
-        """Return the table of tests, which prints as the summary of a ``coxph()`` in R."""
+        """Return the table of tests, which prints as the summary of a ``coxph()`` in R.
+
+        Returns
+        -------
+        Summary
+        """
         return cox_summary(self)
 
     def predict_survival(self, X: Any, times: Any, strata: Any = None) -> Array:
@@ -197,6 +202,26 @@ class CoxPH(Regressor):
 
         It is the part of the pairs of rows, of which one had its event first, whose prediction has
         the same order; equal predictions count half. A pair has the product of its weights.
+
+        Parameters
+        ----------
+        X : array or table of shape (rows, features)
+            Rows with the features of the fit.
+        y : array of shape (rows, 2), or (rows,)
+            The times and the status, where 1 is an event. Without a status every time is that of an
+            event.
+        sample_weight : array of shape (rows,), optional
+            The weights of the rows; 1 by default.
+
+        Returns
+        -------
+        float
+            From 0 to 1; NaN without a pair.
+
+        Raises
+        ------
+        InvalidError
+            Before a fit, for other features, for missing values, and without a row with a weight.
         """
         risk = np.asarray(self.predict(X))
         given, weight = scored(y, sample_weight, len(risk))

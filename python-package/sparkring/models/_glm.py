@@ -160,12 +160,38 @@ class GeneralizedLinearModel(MeanModel):
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
         """Return the explained part of the deviance of these rows. Not collective.
 
-        The whole is the deviance of the mean of ``y``. The arguments are as for `predict`.
+        The whole is the deviance of the mean of ``y``.
+
+        Parameters
+        ----------
+        X : array or table of shape (rows, features)
+            Rows with the features of the fit.
+        y : array of shape (rows,)
+            The responses.
+        sample_weight : array of shape (rows,), optional
+            The weights of the rows; 1 by default.
+        offset : array of shape (rows,), optional
+            As for `predict`.
+
+        Returns
+        -------
+        float
+            1 at most; negative for predictions that are worse than the mean of ``y``.
+
+        Raises
+        ------
+        InvalidError
+            Before a fit, for other features, for missing values, and without a row with a weight.
         """
         return self._explained(np.asarray(self.predict(X, offset)), y, sample_weight)
 
     def summary(self) -> Summary:
-        """Return the table of tests, which prints as the summary of a ``glm()`` in R."""
+        """Return the table of tests, which prints as the summary of a ``glm()`` in R.
+
+        Returns
+        -------
+        Summary
+        """
         return glm_summary(self)
 
     def _family(self) -> Family:

@@ -100,7 +100,25 @@ class KMeans(Output, Estimator):
         features: Sequence[str] | None = None,
         **options: Any,
     ) -> Self:
-        """Fit. Collective. The arguments are as for `LinearRegression.fit`; ``y`` is ignored."""
+        """Fit. Collective.
+
+        Parameters
+        ----------
+        X, sample_weight, features, **options
+            As for `LinearRegression.fit`.
+        y : ignored
+            As scikit-learn passes it.
+
+        Returns
+        -------
+        KMeans
+            This estimator.
+
+        Raises
+        ------
+        InvalidError
+            On every rank, for rows or parameters that are invalid or differ on one rank.
+        """
         self._fit_rows(X, {"sample_weight": sample_weight}, features, options)
         return self
 
@@ -109,11 +127,40 @@ class KMeans(Output, Estimator):
 
         For a DataFrame of Spark the result is a lazy DataFrame with a further column
         ``prediction``, which is -1 for rows with missing values.
+
+        Parameters
+        ----------
+        X : array, table, or pyspark.sql.DataFrame
+            Rows with the features of the fit.
+
+        Returns
+        -------
+        array of int32 of shape (rows,), or pyspark.sql.DataFrame
+
+        Raises
+        ------
+        InvalidError
+            Before a fit, for other features, and for missing values in rows that are not of Spark.
         """
         return self._apply(X, "_predict", "prediction")
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        """Fit, and return the cluster of each row of this rank."""
+        """Fit, and return the cluster of each row of this rank. Collective.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for `fit`, with rows in memory.
+
+        Returns
+        -------
+        array of int32 of shape (rows,)
+
+        Raises
+        ------
+        InvalidError
+            On every rank, for rows or parameters that are invalid or differ on one rank.
+        """
         return self.fit(X, y, sample_weight).labels_
 
     def transform(self, X: Any) -> Any:
@@ -121,19 +168,78 @@ class KMeans(Output, Estimator):
 
         For a DataFrame of Spark the result is a lazy DataFrame with a further column
         ``transformed``, an array of doubles.
+
+        Parameters
+        ----------
+        X : array, table, or pyspark.sql.DataFrame
+            Rows with the features of the fit.
+
+        Returns
+        -------
+        array of shape (rows, n_clusters), or a DataFrame of pandas, polars or Spark
+
+        Raises
+        ------
+        InvalidError
+            Before a fit, for other features, and for missing values in rows that are not of Spark.
         """
         return self._contained(self._apply(X, "_transform", "transformed"), X)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return the names of the distances."""
+        """Return the names of the distances.
+
+        Parameters
+        ----------
+        input_features : ignored
+            As scikit-learn passes it.
+
+        Returns
+        -------
+        array of str of shape (n_clusters,)
+        """
         return self._prefixed(self.n_clusters)
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        """Fit, and return the distances of the same rows to the centers."""
+        """Fit, and return the distances of the same rows to the centers. Collective.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for `fit`.
+
+        Returns
+        -------
+        array of shape (rows, n_clusters), or another result of `transform`
+
+        Raises
+        ------
+        InvalidError
+            On every rank, for rows or parameters that are invalid or differ on one rank.
+        """
         return self.fit(X, y, sample_weight).transform(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return minus the inertia of these rows. Not collective."""
+        """Return minus the inertia of these rows. Not collective.
+
+        Parameters
+        ----------
+        X : array or table of shape (rows, features)
+            Rows with the features of the fit.
+        y : ignored
+            As scikit-learn passes it.
+        sample_weight : array of shape (rows,), optional
+            The weights of the rows; 1 by default.
+
+        Returns
+        -------
+        float
+            0 at most.
+
+        Raises
+        ------
+        InvalidError
+            Before a fit, for other features, for missing values, and without a row with a weight.
+        """
         x = self._matrix(X)
         squares = np.sum((x - self.cluster_centers_[self._predict(x)]) ** 2, axis=1)
         _, weight = scored(squares, sample_weight, len(x))

@@ -31,6 +31,25 @@ class MeanModel(LinearModel):
         """Return the explained part of the deviance of these rows. Not collective.
 
         The whole is the deviance of the mean of ``y``.
+
+        Parameters
+        ----------
+        X : array or table of shape (rows, features)
+            Rows with the features of the fit.
+        y : array of shape (rows,)
+            The responses.
+        sample_weight : array of shape (rows,), optional
+            The weights of the rows; 1 by default.
+
+        Returns
+        -------
+        float
+            1 at most; negative for predictions that are worse than the mean of ``y``.
+
+        Raises
+        ------
+        InvalidError
+            Before a fit, for other features, for missing values, and without a row with a weight.
         """
         return self._explained(np.asarray(self.predict(X)), y, sample_weight)
 

@@ -203,6 +203,16 @@ class LogisticRegression(LinearModel):
         For a DataFrame of Spark the result is a lazy DataFrame with a further column
         ``prediction``, which is null for rows with missing values.
 
+        Parameters
+        ----------
+        X : array, table, or pyspark.sql.DataFrame
+            Rows with the features of the fit.
+
+        Returns
+        -------
+        array of shape (rows,), or pyspark.sql.DataFrame
+            Elements of ``classes_``.
+
         Raises
         ------
         InvalidError
@@ -211,7 +221,22 @@ class LogisticRegression(LinearModel):
         return super().predict(X)
 
     def decision_function(self, X: Any) -> Array:
-        """Return the logit of the second of two classes, or one for each class. Not collective."""
+        """Return the logit of the second of two classes, or one for each class. Not collective.
+
+        Parameters
+        ----------
+        X : array or table of shape (rows, features)
+            Rows with the features of the fit.
+
+        Returns
+        -------
+        array of shape (rows,) or (rows, classes)
+
+        Raises
+        ------
+        InvalidError
+            Before a fit, for other features, and for missing values.
+        """
         return self._logit(self._matrix(X))
 
     def predict_proba(self, X: Any) -> Any:
@@ -219,11 +244,45 @@ class LogisticRegression(LinearModel):
 
         For a DataFrame of Spark the result is a lazy DataFrame with a further column
         ``probability``, an array of doubles.
+
+        Parameters
+        ----------
+        X : array, table, or pyspark.sql.DataFrame
+            Rows with the features of the fit.
+
+        Returns
+        -------
+        array of shape (rows, classes), or pyspark.sql.DataFrame
+
+        Raises
+        ------
+        InvalidError
+            Before a fit, for other features, and for missing values in rows that are not of Spark.
         """
         return self._apply(X, "_probability", "probability")
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the part of the rows whose class is predicted. Not collective."""
+        """Return the part of the rows whose class is predicted. Not collective.
+
+        Parameters
+        ----------
+        X : array or table of shape (rows, features)
+            Rows with the features of the fit.
+        y : array of shape (rows,)
+            The classes.
+        sample_weight : array of shape (rows,), optional
+            The weights of the rows; 1 by default.
+
+        Returns
+        -------
+        float
+            From 0 to 1.
+
+        Raises
+        ------
+        InvalidError
+            Before a fit, for other features, for missing values, and without a row with a weight.
+        """
         predicted = self.predict(X)
         given, weight = scored(y, sample_weight, len(predicted))
         return float(np.average(predicted == given, weights=weight))

@@ -67,7 +67,25 @@ class StandardScaler(Transformer):
         features: Sequence[str] | None = None,
         **options: Any,
     ) -> Self:
-        """Fit. Collective. The arguments are as for `LinearRegression.fit`; ``y`` is ignored."""
+        """Fit. Collective.
+
+        Parameters
+        ----------
+        X, sample_weight, features, **options
+            As for `LinearRegression.fit`.
+        y : ignored
+            As scikit-learn passes it.
+
+        Returns
+        -------
+        StandardScaler
+            This estimator.
+
+        Raises
+        ------
+        InvalidError
+            On every rank, for rows or parameters that are invalid or differ on one rank.
+        """
         return self._fit_rows(X, {"sample_weight": sample_weight}, features, options)
 
     def _check(self) -> None:
@@ -90,14 +108,35 @@ class StandardScaler(Transformer):
         return x if self.scale_ is None else x / self.scale_
 
     def inverse_transform(self, X: Any) -> Array:
-        """Return the columns in their own units. Not collective."""
+        """Return the columns in their own units. Not collective.
+
+        Parameters
+        ----------
+        X : array or table of shape (rows, features)
+            Rows that `transform` has scaled.
+
+        Returns
+        -------
+        array of shape (rows, features)
+        """
         x = self._matrix(X)
         if self.scale_ is not None:
             x = x * self.scale_
         return x + self.mean_ if self.with_mean else x
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return the names of the columns, which stay."""
+        """Return the names of the columns, which stay.
+
+        Parameters
+        ----------
+        input_features : sequence of str, optional
+            Names to return instead of those of the fit.
+
+        Returns
+        -------
+        array of str of shape (features,)
+            The columns of a table, or x0, x1 and so on.
+        """
         names = (
             getattr(self, "feature_names_in_", None) if input_features is None else input_features
         )

@@ -18,7 +18,7 @@ LEGEND = "Signif. codes:  0 '***' 0.001 '**' 0.01 '*' 0.05 '.' 0.1 ' ' 1"
 
 
 class Summary:
-    """A table of tests. ``print`` shows it as R does.
+    """A table of tests, which ``summary()`` of a model returns. ``print`` shows it as R does.
 
     Attributes
     ----------

@@ -171,7 +171,17 @@ class PCA(Transformer):
         return np.where(found > noise, found, 1.0)
 
     def inverse_transform(self, X: Any) -> Array:
-        """Return rows of the features of the fit for transformed rows. Not collective."""
+        """Return rows of the features of the fit for transformed rows. Not collective.
+
+        Parameters
+        ----------
+        X : array of shape (rows, n_components_)
+            Rows that `transform` has returned.
+
+        Returns
+        -------
+        array of shape (rows, features)
+        """
         x = doubles(X, "X")
         if self.whiten:
             x = x * self._deviations()
@@ -179,7 +189,18 @@ class PCA(Transformer):
         return found
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return the names of the new columns."""
+        """Return the names of the new columns.
+
+        Parameters
+        ----------
+        input_features : ignored
+            As scikit-learn passes it.
+
+        Returns
+        -------
+        array of str of shape (n_components_,)
+            pca0, pca1 and so on.
+        """
         return self._prefixed(self.n_components_)
 
 
@@ -278,12 +299,33 @@ class TruncatedSVD(Transformer):
         return found
 
     def inverse_transform(self, X: Any) -> Array:
-        """Return rows of the features of the fit for transformed rows. Not collective."""
+        """Return rows of the features of the fit for transformed rows. Not collective.
+
+        Parameters
+        ----------
+        X : array of shape (rows, n_components)
+            Rows that `transform` has returned.
+
+        Returns
+        -------
+        array of shape (rows, features)
+        """
         found: Array = doubles(X, "X") @ self.components_
         return found
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return the names of the new columns."""
+        """Return the names of the new columns.
+
+        Parameters
+        ----------
+        input_features : ignored
+            As scikit-learn passes it.
+
+        Returns
+        -------
+        array of str of shape (n_components,)
+            truncatedsvd0, truncatedsvd1 and so on.
+        """
         return self._prefixed(self.n_components)
 
 
