@@ -60,6 +60,10 @@ def explained() -> Iterator[None]:
     Use it for stages that call `sparkring.init` in their function; `run` explains by itself. All
     other errors in the block are raised unchanged.
 
+    Returns
+    -------
+    context manager
+
     Raises
     ------
     UnsupportedError

@@ -46,14 +46,26 @@ class TreeModel(NetworkModel, HasBaseMargin):
 
 
 class XGBoostModel(TreeModel):
-    """Trees of XGBoost that `XGBoostEstimator` has trained. `network` returns the Booster."""
+    """Trees of XGBoost that `XGBoostEstimator` has trained. `network` returns the Booster.
+
+    Parameters
+    ----------
+    **params : object
+        Values of Params, which choose the outputs; ``explainParams()`` describes them.
+    """
 
     __module__ = "sparkring.spark.ml"
     _framework = "xgboost"
 
 
 class LightGBMModel(TreeModel):
-    """Trees of LightGBM that `LightGBMEstimator` has trained. `network` returns the Booster."""
+    """Trees of LightGBM that `LightGBMEstimator` has trained. `network` returns the Booster.
+
+    Parameters
+    ----------
+    **params : object
+        Values of Params, which choose the outputs; ``explainParams()`` describes them.
+    """
 
     __module__ = "sparkring.spark.ml"
     _framework = "lightgbm"
@@ -70,7 +82,18 @@ class TreeEstimator(Estimator[M], TreeSettings, Stored):
         self._set_params(params)
 
     def setParams(self, **params: Unpack[TreeParams]) -> Self:  # noqa: N802 (Spark's name)
-        """Set Params by name."""
+        """Set Params by name.
+
+        Parameters
+        ----------
+        **params : object
+            Values by the names of Params.
+
+        Returns
+        -------
+        estimator
+            This estimator.
+        """
         return self._set_params(params)
 
     def _set_params(self, params: Mapping[str, Any]) -> Self:
@@ -148,6 +171,11 @@ class LightGBMEstimator(TreeEstimator[LightGBMModel]):
     As `XGBoostEstimator`, with the parameters of ``lightgbm.train``, such as
     ``early_stopping_rounds`` and ``categorical_feature``, also by the names of columns. Every rank
     needs rows, and holds all rows for validation.
+
+    Parameters
+    ----------
+    **params : object
+        Values of the Params of `XGBoostEstimator`.
     """
 
     __module__ = "sparkring.spark.ml"
@@ -188,6 +216,28 @@ def fit_xgboost(
 def fit_lightgbm(
     frame: Any, parameters: Mapping[str, Any], rounds: int = 100, **params: Unpack[TreeOptions]
 ) -> LightGBMModel:
-    """Train trees of LightGBM on the rows of a DataFrame. As `fit_xgboost`."""
+    """Train trees of LightGBM on the rows of a DataFrame, on the ranks of a ring.
+
+    Parameters
+    ----------
+    frame : pyspark.sql.DataFrame
+        The rows.
+    parameters : dict
+        ``modelParams`` of `LightGBMEstimator`.
+    rounds : int
+        The number of rounds.
+    **params : object
+        Params of `LightGBMEstimator`.
+
+    Returns
+    -------
+    LightGBMModel
+        Its ``transform`` appends the predictions.
+
+    Examples
+    --------
+    >>> model = fit_lightgbm(frame, {"objective": "binary"}, 50, inputCols=["features"])
+    >>> model.transform(frame)
+    """
     estimator = LightGBMEstimator(**params)
     return estimator.setParams(modelParams=parameters, rounds=rounds).fit(frame)

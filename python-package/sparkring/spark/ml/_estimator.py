@@ -48,7 +48,18 @@ class NetworkEstimator(Estimator[M], TrainingSettings, Stored):
         self._set_params(params)
 
     def setParams(self, **params: Unpack[TrainingParams]) -> Self:  # noqa: N802 (Spark's name)
-        """Set Params by name."""
+        """Set Params by name.
+
+        Parameters
+        ----------
+        **params : object
+            Values by the names of Params.
+
+        Returns
+        -------
+        estimator
+            This estimator.
+        """
         return self._set_params(params)
 
     def _fit(self, dataset: Any) -> M:

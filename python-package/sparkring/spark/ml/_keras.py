@@ -38,6 +38,11 @@ class KerasModel(NetworkModel, _HasBackend):
 
     ``transform`` appends ``outputCols``. Spark computes them when they are asked for, and a Python
     worker makes the network once.
+
+    Parameters
+    ----------
+    **params : object
+        Values of Params, which choose the outputs; ``explainParams()`` describes them.
     """
 
     __module__ = "sparkring.spark.ml"

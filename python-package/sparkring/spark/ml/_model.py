@@ -37,7 +37,18 @@ class NetworkModel(Model, PredictionSettings, Stored):
         self._set_params(params)
 
     def setParams(self, **params: Unpack[ModelParams]) -> Self:  # noqa: N802 (Spark's name)
-        """Set Params by name."""
+        """Set Params by name.
+
+        Parameters
+        ----------
+        **params : object
+            Values by the names of Params.
+
+        Returns
+        -------
+        model
+            This model.
+        """
         return self._set_params(params)
 
     @property
@@ -51,7 +62,13 @@ class NetworkModel(Model, PredictionSettings, Stored):
         return find_session().createDataFrame(rows, types)
 
     def network(self) -> Any:
-        """Return the network of the framework, with its weights, in this process."""
+        """Return the network of the framework, with its weights, in this process.
+
+        Returns
+        -------
+        torch.nn.Module, keras.Model, xgboost.Booster or lightgbm.Booster
+            By the framework of the model, which is imported.
+        """
         plan = self._plan()
         return plan.module.Predictor(plan, self._weights).model
 

@@ -120,12 +120,24 @@ class Stored(MLReadable[Any], MLWritable):
     """An object that `Writer` saves and `Reader` loads."""
 
     def write(self) -> Writer:
-        """Return the object that saves."""
+        """Return the object that saves, as Spark's stages do.
+
+        Returns
+        -------
+        Writer
+            ``write().overwrite().save(path)`` replaces what is at the path.
+        """
         return Writer(self)
 
     @classmethod
     def read(cls) -> Reader:
-        """Return the object that loads."""
+        """Return the object that loads, as Spark's stages do.
+
+        Returns
+        -------
+        Reader
+            ``read().load(path)`` returns what was saved.
+        """
         return Reader(cls)
 
     def _extra(self) -> dict[str, Any]:

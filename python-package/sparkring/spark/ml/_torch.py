@@ -13,6 +13,11 @@ class TorchModel(NetworkModel):
 
     ``transform`` appends ``outputCols``. Spark computes them when they are asked for, and a Python
     worker makes the network once.
+
+    Parameters
+    ----------
+    **params : object
+        Values of Params, which choose the outputs; ``explainParams()`` describes them.
     """
 
     __module__ = "sparkring.spark.ml"
