@@ -175,7 +175,7 @@ class PCA(Transformer):
 
         Parameters
         ----------
-        X : array of shape (rows, n_components_)
+        X : array of shape (rows, components)
             Rows that `transform` has returned.
 
         Returns
@@ -198,7 +198,7 @@ class PCA(Transformer):
 
         Returns
         -------
-        array of str of shape (n_components_,)
+        array of str of shape (components,)
             pca0, pca1 and so on.
         """
         return self._prefixed(self.n_components_)
@@ -303,7 +303,7 @@ class TruncatedSVD(Transformer):
 
         Parameters
         ----------
-        X : array of shape (rows, n_components)
+        X : array of shape (rows, components)
             Rows that `transform` has returned.
 
         Returns
@@ -323,7 +323,7 @@ class TruncatedSVD(Transformer):
 
         Returns
         -------
-        array of str of shape (n_components,)
+        array of str of shape (components,)
             truncatedsvd0, truncatedsvd1 and so on.
         """
         return self._prefixed(self.n_components)
