@@ -98,7 +98,7 @@ rows_shared <- function(comm, frame, parts, source, counts, contrasts) {
     response = response, terms = terms,
     levels = levels[setdiff(names(levels), c(response, special))], contrasts = attr(x, "contrasts"),
     assign = attr(x, "assign"), columns = colnames(x), response_levels = levels[[response]],
-    omitted = counts[[2L]], special = frame[special],
+    count = counts[[1L]], omitted = counts[[2L]], special = frame[special],
     has_offset = !is.null(stats::model.offset(frame)),
     has_weights = !is.null(stats::model.weights(frame))
   )

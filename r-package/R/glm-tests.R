@@ -6,10 +6,14 @@
 # The rows of the model on this rank, in the form of glm_rows(), and the communicator.
 glm_session <- function(object, what, chunked = FALSE) {
   rows <- session_rows(object, what, chunked)
+  glm_ready(object, rows)
+}
+
+glm_ready <- function(object, rows) {
   c(glm_rows(rows$comm, rows, object$family), list(comm = rows$comm))
 }
 
-# Fits some columns of the model.
+# Fits some columns of the rows.
 glm_refit <- function(object, rows, columns) {
   rows$columns <- rows$columns[columns]
   rows$parts <- parts_map(rows$parts, function(part) {
@@ -30,8 +34,8 @@ anova.ring_glm <- function(object, ..., dispersion = NULL, test = NULL) {
   labels <- attr(object$terms, "term.labels")
   fits <- lapply(seq_along(labels) - 1L, function(term) {
     if (term == 0L) return(c(object$df.null, object$null.deviance))
-    fit <- glm_refit(object, rows, object$assign <= term)
-    c(object$nobs - fit$rank, fit$deviance)
+    fit <- glm_term(object, rows, object$assign <= term)
+    c(object$nobs - fit[["rank"]], fit[["deviance"]])
   })
   fits <- do.call(cbind, c(fits, list(c(object$df.residual, object$deviance))))
   title <- paste0("Analysis of Deviance Table\n\nModel: ", object$family$family, ", link: ",
@@ -75,7 +79,12 @@ drop1.ring_glm <- function(object, scope, scale = 0, test = c("none", "Rao", "LR
   check_method_dots(..., known = "trace")
   test <- glm_test(test)
   scope <- model_drop_scope(object, if (!missing(scope)) scope)
-  glm_terms_table(object, scope, scale, test, k, -1, "drop1()")
+  if (session_is_table(object, "drop1()")) {
+    return(table_method(object, "drop1", scope = scope, scale = scale, test = test, k = k))
+  }
+  rows <- glm_session(object, "drop1()", chunked = TRUE)
+  fits <- model_drops(object, scope, function(columns) glm_term(object, rows, columns))
+  model_deviance_table(object, scope, object$count, fits, scale, test, k, -1)
 }
 
 #' @export
@@ -83,7 +92,21 @@ add1.ring_glm <- function(object, scope, scale = 0, test = c("none", "Rao", "LRT
                           k = 2, ...) {
   check_method_dots(..., known = "trace")
   test <- glm_test(test)
-  glm_terms_table(object, model_add_scope(object, scope), scale, test, k, 1, "add1()")
+  scope <- model_add_scope(object, scope)
+  if (session_is_table(object, "add1()")) {
+    return(table_method(object, "add1", scope = scope, scale = scale, test = test, k = k))
+  }
+  rows <- model_add_rows(object, scope)
+  ready <- glm_ready(object, rows)
+  fits <- model_adds(object, scope, rows, function(columns) glm_term(object, ready, columns))
+  model_deviance_table(object, scope, rows$count, fits, scale, test, k, 1)
+}
+
+# The rank and the deviance of some columns of the rows.
+glm_term <- function(object, rows, columns) {
+  fit <- glm_refit(object, rows, columns)
+  glm_warn(fit)
+  c(rank = fit$rank, deviance = fit$deviance)
 }
 
 glm_test <- function(test) {
@@ -91,12 +114,6 @@ glm_test <- function(test) {
   if (test %in% c("none", "LRT", "Chisq", "F")) return(test)
   stop("`test` must be \"none\", \"LRT\", \"Chisq\" or \"F\", not ", describe(test),
        call. = FALSE)
-}
-
-glm_terms_table <- function(object, scope, scale, test, k, sign, what) {
-  fits <- model_refits(object, scope, if (sign > 0) "+" else "-", what)
-  own <- c(rank = object$rank, deviance = object$deviance, aic = object$aic)
-  model_deviance_table(object, scope, cbind(own, fits), scale, test, k, sign)
 }
 
 #' @export

@@ -69,8 +69,8 @@
 #' @section Spark tables:
 #' With a Spark table in place of `comm`, the driver fits the model by [ring_apply()], and gets one
 #' model. `weights`, `subset` and `offset` may name columns. `update()`, `drop1()`, `add1()` and
-#' `step()` fit on Spark again. Methods that need the rows of a rank, such as `residuals()`, work in
-#' a function of [ring_apply()] only.
+#' `step()` fit on Spark again. Other methods that need the rows of a rank, such as `residuals()`,
+#' work in a function of [ring_apply()] only.
 #'
 #' `predict(fit, tbl)` and `augment(fit, newdata = tbl)` return a Spark table. It has the columns of
 #' `tbl`, of the same types, in the order of the rows, and `.fitted`; `.se.fit`, `.lower` and
@@ -205,8 +205,7 @@ glm_fit <- function(comm, rows, start, family, control) {
          else glm_empty(comm, rows, family)
   sums <- glm_sums(comm, rows, fit, family)
   rest <- glm_rest(comm, rows, fit, sums, family, control)
-  if (!fit$converged) warning("ring_glm did not converge: see `control`", call. = FALSE)
-  if (fit$boundary) warning("ring_glm stopped at the boundary of valid values", call. = FALSE)
+  glm_warn(fit)
   if (sums$extreme > 0) {
     what <- if (family$family == "poisson") "rates numerically 0" else
       "probabilities numerically 0 or 1"
@@ -223,6 +222,11 @@ glm_fit <- function(comm, rows, start, family, control) {
     iter = fit$iterations, converged = fit$converged, boundary = fit$boundary,
     nobs = as.integer(sums$ok)
   )
+}
+
+glm_warn <- function(fit) {
+  if (!fit$converged) warning("ring_glm did not converge: see `control`", call. = FALSE)
+  if (fit$boundary) warning("ring_glm stopped at the boundary of valid values", call. = FALSE)
 }
 
 # The fit of a model without columns.

@@ -192,23 +192,24 @@ lm_aic <- function(squares, count, freedom, scale, k) {
   c(freedom, deviance + k * freedom)
 }
 
-# Each smaller model is fitted to R of the data.
+# The rank and the deviance of some columns, which are fitted to R of the data.
+lm_refit <- function(triangle, columns, tol) {
+  width <- ncol(triangle)
+  solved <- tsqr_solve(triangle[, c(which(columns), width), drop = FALSE], tol)
+  c(rank = solved$rank, deviance = solved$rest)
+}
+
 #' @export
 drop1.ring_lm <- function(object, scope, scale = 0, test = c("none", "Chisq", "F"), k = 2, ...) {
   check_method_dots(..., known = "trace")
   test <- match.arg(test)
   lm_no_ridge(object, "drop1()")
   lm_check_exact(object)
-  labels <- attr(object$terms, "term.labels")
   scope <- model_drop_scope(object, if (!missing(scope)) scope)
-  width <- ncol(object$triangle)
-  fits <- lapply(scope, function(term) {
-    kept <- which(object$assign != match(term, labels))
-    solved <- tsqr_solve(object$triangle[, c(kept, width), drop = FALSE], object$tol)
-    c(solved$rank, solved$rest)
+  fits <- model_drops(object, scope, function(columns) {
+    lm_refit(object$triangle, columns, object$tol)
   })
-  fits <- cbind(c(object$rank, object$deviance), do.call(cbind, fits))
-  model_squares_table(object, scope, fits[1L, ], fits[2L, ], scale, test, k, -1)
+  model_squares_table(object, scope, object$nobs, fits[1L, ], fits[2L, ], scale, test, k, -1)
 }
 
 #' @export
@@ -218,9 +219,15 @@ add1.ring_lm <- function(object, scope, scale = 0, test = c("none", "Chisq", "F"
   lm_no_ridge(object, "add1()")
   lm_check_exact(object)
   scope <- model_add_scope(object, scope)
-  fits <- model_refits(object, scope, "+", "add1()")
-  fits <- cbind(c(object$rank, object$deviance), fits[c("rank", "deviance"), , drop = FALSE])
-  model_squares_table(object, scope, fits[1L, ], fits[2L, ], scale, test, k, 1)
+  if (session_is_table(object, "add1()")) {
+    return(table_method(object, "add1", scope = scope, scale = scale, test = test, k = k))
+  }
+  rows <- model_add_rows(object, scope)
+  whole <- lm_fit(rows$comm, lm_rows(rows$comm, rows), 0, object$tol)
+  fits <- model_adds(object, scope, rows, function(columns) {
+    lm_refit(whole$triangle, columns, object$tol)
+  })
+  model_squares_table(object, scope, whole$nobs, fits[1L, ], fits[2L, ], scale, test, k, 1)
 }
 
 #' @export

@@ -35,12 +35,7 @@ Anova.ring_lm <- function(mod, type = c("II", "III", 2, 3), ...) {
   check_no_dots(..., where = "for a distributed model")
   lm_no_ridge(mod, "Anova()")
   type <- anova_type(type)
-  width <- ncol(mod$triangle)
-  fit <- function(columns) {
-    solved <- tsqr_solve(mod$triangle[, c(which(columns), width), drop = FALSE], mod$tol)
-    c(solved$rank, solved$rest)
-  }
-  change <- anova_changes(mod, type, fit)
+  change <- anova_changes(mod, type, function(columns) lm_refit(mod$triangle, columns, mod$tol))
   freedom <- c(change[1L, ], mod$df.residual)
   squares <- c(change[2L, ], mod$deviance)
   value <- squares / freedom / (mod$deviance / mod$df.residual)
@@ -61,8 +56,7 @@ Anova.ring_glm <- function(mod, type = c("II", "III", 2, 3), test.statistic = c(
   change <- if (test == "LR") {
     rows <- glm_session(mod, "Anova()", chunked = TRUE)
     found <- anova_changes(mod, type, intercept = FALSE, fit = function(columns) {
-      fit <- if (all(columns)) mod else glm_refit(mod, rows, columns)
-      c(fit$rank, fit$deviance)
+      if (all(columns)) c(mod$rank, mod$deviance) else glm_term(mod, rows, columns)
     })
     found / c(1, mod$dispersion)
   } else {

@@ -17,31 +17,40 @@ session_of <- function(object, what) {
        "where the model was fitted, before the function of the ranks ends", call. = FALSE)
 }
 
-# Fits the model again, with another formula. All ranks call it.
-session_refit <- function(object, formula, what) {
+# Whether the model was fitted to a Spark table, from the driver: see table_method().
+session_is_table <- function(object, what) {
   session <- session_of(object, what)
-  call <- session$call
-  # The environment of the formula of a model has only what its own terms need.
-  environment(formula) <- environment(eval(call$formula, session$env))
-  call$formula <- formula
-  eval(call, session$env)
+  is_table(eval(session$call$comm, session$env))
 }
 
-# The rows of the model on this rank, which may be in chunks if `chunked`. All ranks call it.
-session_rows <- function(object, what, chunked = FALSE) {
+# The rows of the model on this rank, which may be in chunks if `chunked`. With `formula` they have
+# its columns. All ranks call it.
+session_rows <- function(object, what, chunked = FALSE, formula = NULL) {
   session <- session_of(object, what)
-  comm <- eval(session$call$comm, session$env)
+  call <- session$call
+  comm <- eval(call$comm, session$env)
   if (!inherits(comm, "ring_comm")) {
     stop(what, " needs the rows on the ranks: fit the model in a function of ring_apply(), and ",
          "call ", what, " there", call. = FALSE)
   }
-  data <- agree(comm, if (!is.null(session$call$data)) eval(session$call$data, session$env))
+  data <- agree(comm, if (!is.null(call$data)) eval(call$data, session$env))
   if (is.function(data) && !chunked) {
     ring_stop("INVALID", call = NULL, paste0(
       what, " needs all rows, and the model was fitted to chunks: call predict() with a chunk"
     ))
   }
-  rows <- rows_of_call(comm, session$call, session$env, data, object$contrasts, chunked)
+  if (!is.null(formula)) {
+    # The environment of the formula of a model has only what its own terms need.
+    environment(formula) <- environment(eval(call$formula, session$env))
+    call$formula <- formula
+  }
+  rows <- rows_of_call(comm, call, session$env, data, object$contrasts, chunked)
+  if (is.null(formula) && rows$count != object$count) {
+    ring_stop("INVALID", call = NULL, paste0(
+      what, " needs the rows of the fit, which had ", object$count, " on all ranks, and there are ",
+      rows$count, " now: fit the model again"
+    ))
+  }
   c(rows, list(comm = comm))
 }
 
@@ -52,7 +61,8 @@ model_make <- function(class, rows, call, env, fit) {
   structure(class = class, c(fit, list(
     call = scope_call(call), formula = stats::formula(rows$terms), terms = rows$terms,
     xlevels = rows$levels, contrasts = rows$contrasts, assign = rows$assign,
-    offset = scope_call(call)$offset, omitted = rows$omitted, session = session_open(call, env)
+    offset = scope_call(call)$offset, count = rows$count, omitted = rows$omitted,
+    session = session_open(call, env)
   )))
 }
 

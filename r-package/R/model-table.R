@@ -8,8 +8,9 @@ is_table <- function(x) inherits(x, "tbl_spark")
 
 table_chunked <- c("ring_glm", "ring_lm") # take their rows in chunks: see model-chunks.R
 
-# Fits the model `name` to the rows of a Spark table, in place of the communicator of `call`.
-table_fit <- function(name, call, env) {
+# Fits the model `name` to the rows of a Spark table, in place of the communicator of `call`. With a
+# `method` that has the arguments `with`, the value is that of the method on the ranks.
+table_fit <- function(name, call, env, method = NULL, with = list()) {
   tbl <- eval(call$comm, env)
   driver_check_table(tbl, "x") # of the functions that begin with ml_; others have a table here
   formula <- eval(call$formula, env)
@@ -19,14 +20,22 @@ table_fit <- function(name, call, env) {
     check_stop("pass a Spark table in place of `comm`, or rows as `data`, and not both")
   }
   columns <- names(sparklyr::sdf_schema(sparklyr::spark_dataframe(tbl)))
-  parts <- table_arguments(call, env, columns)
+  parts <- table_arguments(call, env, columns, lapply(with$scope, str2lang))
   odd <- setdiff(names(parts$model), names(formals(name)))
   if (length(odd) > 0L) check_stop("there is no argument `", odd[[1L]], "`")
   if (is.null(parts$spark$rows) && name %in% table_chunked) parts$spark$rows <- "batches"
-  fit <- table_apply(tbl, table_rank, c(list(name = name, args = parts$model), parts$spark))
+  of_rank <- list(name = name, args = parts$model, method = method, with = with)
+  fit <- table_apply(tbl, table_rank, c(of_rank, parts$spark))
+  if (!is.null(method)) return(fit)
   fit$call <- scope_call(call)
   fit$session <- session_open(call, env)
   fit
+}
+
+# The value of drop1() or add1(), which need the rows: the ranks fit the model again, and call it.
+table_method <- function(object, method, ...) {
+  session <- session_of(object, method)
+  table_fit(class(object)[[1L]], session$call, session$env, method, list(...))
 }
 
 table_check_formula <- function(formula) {
@@ -43,14 +52,14 @@ table_apply <- function(tbl, f, args) {
 }
 
 # The arguments for the model and for ring_apply(). Those that depend on the rows stay expressions.
-# The formula is sent with the values that it needs, and nothing else.
-table_arguments <- function(call, env, columns) {
+# The formula is sent with the values that it and the expressions `more` need, and nothing else.
+table_arguments <- function(call, env, columns, more = list()) {
   given <- as.list(call)[-1L]
   given$comm <- NULL
   spark <- table_is_spark(names(given))
   of_rows <- names(given) %in% c("weights", "subset", "offset")
   given[!of_rows] <- lapply(given[!of_rows], eval, env)
-  exprs <- c(list(given$formula), given[of_rows])
+  exprs <- c(list(given$formula), given[of_rows], more)
   names <- unlist(lapply(exprs, all.vars))
   heads <- setdiff(unlist(lapply(exprs, all.names)), names)
   from <- environment(given$formula)
@@ -63,9 +72,10 @@ table_is_spark <- function(names) {
   names %in% setdiff(names(formals(ring_apply)), c(".x", ".f", "..."))
 }
 
-# On a rank of ring_apply(). Only rank 0 returns the model.
-table_rank <- function(df, comm, name, args) {
+# On a rank of ring_apply(). Only rank 0 returns the model, or the value of the method.
+table_rank <- function(df, comm, name, args, method = NULL, with = list()) {
   fit <- eval(as.call(c(as.name(name), quote(comm), args, data = quote(df))))
+  if (!is.null(method)) fit <- do.call(method, c(list(fit), with))
   if (ring_rank(comm) == 0) fit
 }
 

@@ -24,22 +24,42 @@ model_drop_scope <- function(object, scope) {
   scope
 }
 
-# Fits the model without or with each term. A matrix with a column for each term.
-model_refits <- function(object, scope, sign, what) {
-  vapply(scope, FUN.VALUE = c(rank = 0, deviance = 0, aic = 0), function(term) {
-    change <- stats::as.formula(paste("~ .", sign, term))
-    fit <- session_refit(object, stats::update.formula(object$formula, change), what)
-    if (fit$nobs != object$nobs) {
-      stop("number of rows in use has changed: remove missing values?", call. = FALSE)
-    }
-    c(rank = fit$rank, deviance = fit$deviance, aic = if (is.null(fit$aic)) NA else fit$aic)
+# Fits the columns of the model without each of the terms. A matrix of what fit() returns, with a
+# column for the model itself and for each term.
+model_drops <- function(object, scope, fit) {
+  own <- c(rank = object$rank, deviance = object$deviance)
+  cbind(own, vapply(scope, FUN.VALUE = own, function(term) {
+    fit(object$assign != match(term, attr(object$terms, "term.labels")))
+  }))
+}
+
+# The rows of the model on this rank, with the columns of all terms that are added.
+model_add_rows <- function(object, scope) {
+  change <- stats::reformulate(c(".", scope))
+  session_rows(object, "add1()", chunked = TRUE, stats::update.formula(object$formula, change))
+}
+
+# As model_drops(), of the model with each of the terms. All are fitted to `rows`, the rows without
+# missing values in any term.
+model_adds <- function(object, scope, rows, fit) {
+  if (rows$count < object$count) {
+    warning("using the ", rows$count, "/", object$count, " rows from a combined fit", call. = FALSE)
+  }
+  # A term has another name if its variables come in another order.
+  sorted <- function(labels) {
+    vapply(strsplit(labels, ":", fixed = TRUE), function(x) paste(sort(x), collapse = ":"), "")
+  }
+  labels <- sorted(attr(rows$terms, "term.labels"))
+  own <- sorted(attr(object$terms, "term.labels"))
+  added <- lapply(sorted(scope), function(term) c(own, term))
+  vapply(c(list(own), added), FUN.VALUE = c(rank = 0, deviance = 0), function(terms) {
+    fit(rows$assign %in% c(0L, match(terms, labels)))
   })
 }
 
-# The table of a linear model. The first element of `ranks` and `squares` is of the model itself.
-# `sign` is 1 for added terms, and -1 for dropped terms.
-model_squares_table <- function(object, scope, ranks, squares, scale, test, k, sign) {
-  count <- object$nobs
+# The table of a linear model. The first element of `ranks` and `squares` is of the model itself,
+# and `count` the number of rows. `sign` is 1 for added terms, and -1 for dropped terms.
+model_squares_table <- function(object, scope, count, ranks, squares, scale, test, k, sign) {
   aic <- k * ranks + if (scale > 0) squares / scale - count else count * log(squares / count)
   change <- sign * (ranks - ranks[[1L]])
   change[[1L]] <- NA
@@ -61,13 +81,13 @@ model_squares_table <- function(object, scope, ranks, squares, scale, test, k, s
 }
 
 # The table of a generalised linear model.
-model_deviance_table <- function(object, scope, fits, scale, test, k, sign) {
+model_deviance_table <- function(object, scope, count, fits, scale, test, k, sign) {
   deviance <- fits["deviance", ]
   spread <- if (scale > 0) scale else object$dispersion
   gaussian <- object$family$family == "gaussian"
   likelihood <- if (!gaussian) deviance / spread
-                else if (scale > 0) deviance / scale - object$nobs
-                else object$nobs * log(deviance / object$nobs)
+                else if (scale > 0) deviance / scale - count
+                else count * log(deviance / count)
   aic <- likelihood + k * fits["rank", ]
   aic <- aic + stats::extractAIC(object, k = k)[[2L]] - aic[[1L]]
   change <- sign * (fits["rank", ] - fits[["rank", 1L]])

@@ -76,6 +76,62 @@ test_that("tests of terms are those of glm()", {
   expect_error(drop1(fit, test = "Rao"), "`test` must be")
 })
 
+# nolint start: object_usage_linter. Columns of the data.
+test_that("terms with missing values are dropped and added on the rows of the fit", {
+  holes <- transform(rbind(mtcars, mtcars * 1.05), g = factor(rep(c("a", "b"), 32)),
+                     vs = rep(mtcars$vs, 2), weight = rep(c(0.5, 1, 2, 0), 16))
+  holes$drat[c(3, 40)] <- NA
+  holes$g[5] <- NA
+  holes$qsec[c(1, 60)] <- NA
+  tables <- function(fit, more, test) {
+    raised <- character()
+    found <- withCallingHandlers(
+      list(drop1(fit, test = test), add1(fit, more, test = test)),
+      warning = function(warning) {
+        raised <<- c(raised, conditionMessage(warning))
+        invokeRestart("muffleWarning")
+      }
+    )
+    c(lapply(found, as.data.frame), list(grep("combined", raised, value = TRUE)))
+  }
+  calls <- list(
+    list(quote(ring_glm(comm, vs ~ drat * g + hp, binomial, data, weights = weight, offset = -wt)),
+         quote(glm(vs ~ drat * g + hp, binomial, holes, weights = weight, offset = -wt)),
+         ~ . + qsec + hp:drat, "LRT"),
+    list(quote(ring_glm(comm, mpg ~ drat + g + wt, data = data)),
+         quote(glm(mpg ~ drat + g + wt, data = holes)), ~ . + poly(disp, 2) + qsec, "F"),
+    list(quote(ring_glm(comm, carb ~ drat - 1, poisson, ring_chunks(list(data, data[0, ], data)))),
+         quote(glm(carb ~ drat - 1, poisson, rbind(holes, holes))), ~ . + qsec, "none"),
+    list(quote(ring_lm(comm, mpg ~ drat * g, data)), quote(lm(mpg ~ drat * g, holes)),
+         ~ . + qsec + g:wt, "F")
+  )
+  results <- run_ring(3, { # rank 1 has no rows
+    data <- one_empty(holes, rank, size)
+    found <- lapply(calls, function(call) {
+      suppressWarnings(fit <- eval(call[[1]])) # of odd numbers of successes
+      tables(fit, call[[3]], call[[4]])
+    })
+    data <- data[-1, ]
+    fit <- ring_glm(comm, mpg ~ wt, data = data)
+    data <- data[-1, ]
+    list(found, tryCatch(drop1(fit), error = conditionMessage))
+  }, holes = holes, one_empty = one_empty, calls = calls, tables = tables)
+  for (i in seq_along(calls)) {
+    expected <- tables(suppressWarnings(eval(calls[[i]][[2]])), calls[[i]][[3]], calls[[i]][[4]])
+    expect_equal(results[[1]][[1]][[i]], expected, tolerance = 1e-8, info = i)
+    expect_identical(results[[2]][[1]][[i]], results[[1]][[1]][[i]], info = i)
+  }
+  expect_match(results[[2]][[2]], "needs the rows of the fit, which had 62 on all ranks, and there")
+  comm <- local_world()
+  fit <- ring_glm(comm, breaks ~ wool * tension, poisson, warpbreaks)
+  truth <- glm(breaks ~ wool * tension, poisson, warpbreaks)
+  expect_equal(drop1(fit, "wool")$Deviance, drop1(truth, "wool")$Deviance, tolerance = 1e-8)
+  fit <- ring_glm(comm, mpg ~ hp + drat + wt + disp, data = holes)
+  truth <- glm(mpg ~ hp + drat + wt + disp, data = holes)
+  expect_equal(coef(step(fit, trace = 0)), coef(step(truth, trace = 0)), tolerance = 1e-8)
+})
+# nolint end
+
 test_that("profile intervals are those of confint() of glm(), on ranks with a part of the rows", {
   results <- run_ring(2, {
     data <- dealt(infert, rank, size)

@@ -76,6 +76,12 @@ expect_table_models <- function(sc) {
   logit <- ring_glm(cars, am ~ wt, binomial)
   expect_equal(coef(logit), coef(stats::glm(am ~ wt, binomial, mtcars)), tolerance = 1e-8)
   expect_equal(nobs(update(logit, . ~ 1)), 32L)
+  k <- 2 # of the driver
+  counts <- ring_glm(cars, carb ~ wt + I(hp * vs / vs), poisson) # NaN in some rows
+  truth <- stats::glm(carb ~ wt + I(hp * vs / vs), poisson, mtcars)
+  expect_equal(as.data.frame(drop1(counts)), as.data.frame(drop1(truth)), tolerance = 1e-8)
+  expect_equal(as.data.frame(add1(counts, ~ . + I(qsec^k))),
+               as.data.frame(add1(truth, ~ . + I(qsec^k))), tolerance = 1e-8)
   expect_error(ring_lm(cars, mpg ~ wt, data = mtcars), "and not both")
   expect_error(ring_lm(cars), "`formula` must be a formula", class = "ring_error_invalid")
   expect_equal(coef(ring_lm(cars, "mpg ~ wt")), coef(stats::lm(mpg ~ wt, mtcars)))
