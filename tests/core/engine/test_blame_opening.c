@@ -101,14 +101,15 @@ enum { LATE_US = 2500000 }; /* how long all have been opening when the late rank
 
 static opener *opening; /* of this process */
 
-/* Stops one rank in the first barrier, in which all ranks but the late rank wait. */
+/* Stops one rank in the first barrier, in which all ranks but the late rank wait, and have sent and received what
+ * they can without it: each has looked for SLICES times since it began to wait. */
 static int stop_in_the_opening(void *unused) {
-  static bool waits;
+  enum { SLICES = 8 };
+  static int slices;
   blame *shared = opening->shared;
   (void)unused;
-  if (!waits) __sync_fetch_and_add(&shared->waiting, 1);
-  waits = true;
-  bool all = *(volatile int *)&shared->waiting >= opening->size - 1;
+  if (slices++ < SLICES) __sync_fetch_and_add(&shared->waiting, 1);
+  bool all = *(volatile int *)&shared->waiting >= SLICES * (opening->size - 1);
   if (opening->rank == shared->stopped && all && shared->state.stopped == 0) raise(SIGSTOP);
   return 0;
 }
