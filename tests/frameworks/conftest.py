@@ -25,10 +25,6 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 EVERYTHING = os.environ.get("SPARKRING_FRAMEWORKS") == "all"
 
 
-def pytest_configure(config):
-    config.addinivalue_line("markers", "long: runs in scripts/test long; a like test runs always")
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Leave the tests out that take long and of which there is a like one."""

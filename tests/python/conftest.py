@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared fixtures; the marker `forks`; and sanitizers, whose reports name the test."""
+"""Shared fixtures, and sanitizers, whose reports name the test."""
 
 from __future__ import annotations
 
@@ -9,10 +9,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-
-def pytest_configure(config):
-    config.addinivalue_line("markers", "forks: a process forks while another thread of it runs")
 
 
 @pytest.fixture(autouse=True)

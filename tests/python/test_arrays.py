@@ -17,6 +17,8 @@ import sparkring
 from dlpack_producer import BFLOAT, CUDA, IS_COPIED, READ_ONLY, Producer
 from ranks import open_comm, run
 
+pytestmark = pytest.mark.quick
+
 pandas = pytest.importorskip("pandas")
 pyarrow = pytest.importorskip("pyarrow")
 

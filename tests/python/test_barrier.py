@@ -10,6 +10,8 @@ import types
 import pytest
 import sparkring
 
+pytestmark = pytest.mark.quick
+
 
 class TaskContext:
     current = None

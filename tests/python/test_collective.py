@@ -12,6 +12,8 @@ import sparkring
 from cases import DTYPES, FLOATS, OPS, cases, check, is_defined, parted, reduced, total
 from ranks import open_comm, outcomes, run
 
+pytestmark = pytest.mark.quick
+
 SIZES = [1, 2, 3, 4]
 
 

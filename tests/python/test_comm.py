@@ -16,6 +16,8 @@ import pytest
 import sparkring
 from ranks import open_comm, outcomes, run
 
+pytestmark = pytest.mark.quick
+
 
 def alone(**options):
     return sparkring.init(rank=0, addresses=["localhost"], **options)

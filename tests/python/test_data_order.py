@@ -16,6 +16,8 @@ from sparkring.data._parquet.deal import Deal, Segment, cut, left, share
 from sparkring.data._parquet.order import Order
 from sparkring.data._parquet.state import State
 
+pytestmark = pytest.mark.quick
+
 GROUPS = np.array([5, 1, 7, 3, 9, 4, 2])
 ROWS = int(GROUPS.sum())
 MARKS = {"seed": 0, "shuffle": 2, "files": "abc"}

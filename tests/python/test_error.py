@@ -14,6 +14,8 @@ import pytest
 import sparkring
 from ranks import open_comm, outcomes
 
+pytestmark = pytest.mark.quick
+
 HOSTS = ["localhost", "localhost"]
 
 

@@ -11,6 +11,8 @@ import sparkring
 from cases import DTYPES, check, numbers
 from ranks import open_comm, run
 
+pytestmark = pytest.mark.quick
+
 
 def reduce_groups():
     with open_comm() as comm:

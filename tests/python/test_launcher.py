@@ -14,6 +14,8 @@ import pytest
 from launcher_jobs import ON_LINUX, WAIT, lines, patched, python
 from ranks import DEADLINE, LAUNCHER, launch
 
+pytestmark = pytest.mark.quick
+
 # ---- Output
 
 

@@ -11,6 +11,8 @@ import pytest
 import sparkring
 from ranks import open_comm, run
 
+pytestmark = pytest.mark.quick
+
 SIZES = [0, 1, 1000, 9000, 2_000_000]
 
 

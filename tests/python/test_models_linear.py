@@ -14,6 +14,8 @@ from sklearn import linear_model
 from sklearn.model_selection import PredefinedSplit
 from sparkring import models
 
+pytestmark = pytest.mark.quick
+
 TIGHT = {"tol": 1e-14, "max_iter": 100_000}
 
 

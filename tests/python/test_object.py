@@ -12,6 +12,8 @@ import pytest
 import sparkring
 from ranks import open_comm, run
 
+pytestmark = pytest.mark.quick
+
 SIZES = [1, 2, 3, 4]
 
 

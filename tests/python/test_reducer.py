@@ -12,6 +12,8 @@ import pytest
 import sparkring
 from ranks import open_comm, run
 
+pytestmark = pytest.mark.quick
+
 
 def reduce_in_any_order():
     with open_comm() as comm, comm.reducer() as reducer:

@@ -16,6 +16,8 @@ import sparkring
 from cases import DTYPES, cases, check, numbers, total
 from ranks import open_comm, run, wait_for
 
+pytestmark = pytest.mark.quick
+
 SIZES = [1, 2, 3, 4]
 
 

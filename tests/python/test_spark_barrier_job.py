@@ -13,6 +13,8 @@ from sparkring.spark._barrier_job import BarrierJob
 from sparkring.spark._rank_result import SparkError
 from sparkring.spark._task_main import Attempt
 
+pytestmark = pytest.mark.quick
+
 OUTPUT = types.SimpleNamespace(last_lines=lambda rank: [f"{rank} was here"], hosts={1: "10.0.0.7"})
 
 

@@ -14,6 +14,8 @@ from sparkring.spark import _rank_result as rank_result
 from sparkring.spark import _task_main as task_main
 from sparkring.spark._rank_result import Failure, RankResult
 
+pytestmark = pytest.mark.quick
+
 
 def raised(error, when=0.0, number=0):
     """Let a rank raise an error, after others when it has a context."""

@@ -17,6 +17,8 @@ from sparkring.spark import _results as results
 from sparkring.spark._log_server import LogServer
 from sparkring.spark._rank_result import RankResult
 
+pytestmark = pytest.mark.quick
+
 DEADLINE = 180
 
 

@@ -12,6 +12,8 @@ from sparkring.spark import _arrow as arrow
 from sparkring.spark import _child as child
 from sparkring.spark._rows import Feed, Rows
 
+pytestmark = pytest.mark.quick
+
 pyarrow = pytest.importorskip("pyarrow")
 
 

@@ -12,6 +12,8 @@ from sparkring.spark import run
 from sparkring.spark._classic import Classic
 from sparkring.spark._slot_check import Cluster, Executor
 
+pytestmark = pytest.mark.quick
+
 
 def cluster(cores, task_cpus=1, expected=None, master="spark://host:7077", needs=""):
     executors = tuple(Executor(f"host{index}", size) for index, size in enumerate(cores))

@@ -17,6 +17,8 @@ from sparkring.spark import _closure_codec as closure_codec
 from sparkring.spark import _sources as sources
 from sparkring.spark import run
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 def beside(tmp_path, monkeypatch):

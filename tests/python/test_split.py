@@ -12,6 +12,8 @@ import pytest
 import sparkring
 from ranks import open_comm, outcomes, run, wait_for
 
+pytestmark = pytest.mark.quick
+
 
 def split_by_color():
     with open_comm() as comm:

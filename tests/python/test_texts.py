@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.quick
+
 ROOT = Path(__file__).parents[2]
 VIGNETTE = (ROOT / "vignettes" / "failures.Rmd").read_text()
 DATA = {  # in the place of %s

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import sparkring
 
+pytestmark = pytest.mark.quick
+
 SUPPORTED = (
     "int8, uint8, int32, int64, float16, bfloat16, float32, float64, bool,"
     " int16, uint16, uint32, uint64, complex64, complex128"

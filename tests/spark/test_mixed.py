@@ -8,9 +8,12 @@ import secrets
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 import tasks
 
 WORKER = Path(__file__).with_name("mixed.R")
+
+pytestmark = pytest.mark.quick
 
 
 def test_r_and_python_in_one_ring(spark):

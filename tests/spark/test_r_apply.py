@@ -21,6 +21,7 @@ def rows(spark):
     return sparklyr.table(spark)
 
 
+@pytest.mark.quick
 def test_ranks_get_the_rows_of_their_partitions(spark, rows, apply):
     """In their order, exactly; and the rank without any takes part."""
     table = list(csv.DictReader(io.StringIO(apply(rows))))
@@ -40,6 +41,7 @@ def test_ranks_get_the_rows_of_their_partitions(spark, rows, apply):
         assert files <= {*brought, "stdout", "stderr"}
 
 
+@pytest.mark.quick
 def test_the_error_of_a_rank_reaches_the_driver(rows, apply):
     """With what it has printed, and also when another would go on for ever."""
     name = "if(id = 3000, 'busy', nullif(name, if(id = 2500, '', '-')))"

@@ -56,6 +56,7 @@ def sums(comm, path, fails):
 # ---- Results and output
 
 
+@pytest.mark.quick
 @BOTH
 def test_results_and_output(spark, capfd):
     first = run(tell, args=(0.5,), kwargs={"plus": 1.0}, spark=spark)
@@ -135,6 +136,7 @@ def test_no_token_in_the_environment(spark, monkeypatch):
 # ---- Failures
 
 
+@pytest.mark.quick
 def test_exception_of_the_rank_at_fault(spark):
     with pytest.raises(PaperError) as caught:
         run(fail, args=("raise",), num_proc=4, verbose=0)
@@ -160,6 +162,7 @@ ENDS = {
 }
 
 
+@pytest.mark.quick
 @ON_TWO
 @pytest.mark.parametrize("how", ENDS)
 def test_killed_rank(spark, how):
