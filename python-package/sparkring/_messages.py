@@ -12,11 +12,18 @@ from sparkring._core import Communicator, MessagesHandle, TransferHandle
 from sparkring._method import method
 from sparkring._objects.codec import pack, unpack
 from sparkring._objects.collectives import check_token
+from sparkring._options import check_argument
 
 
-def _number(source_or_tag: int | None) -> int:
+def _any(name: str, source_or_tag: int | None) -> int:
     """Return the core's number for any source and any tag in place of None."""
-    return -1 if source_or_tag is None else source_or_tag
+    if source_or_tag is None:
+        return -1
+    return check_argument(name, source_or_tag, f", or None for any {name}")
+
+
+def _to(peer: int, tag: int) -> tuple[int, int]:
+    return check_argument("peer", peer), check_argument("tag", tag)
 
 
 @dataclass(frozen=True)
@@ -132,7 +139,7 @@ class Messages(Closing):
         --------
         >>> messages.send(numpy.arange(3), 1, tag=7)  # on rank 0
         """
-        self._handle.send(x, peer, tag, dtype)
+        self._handle.send(x, *_to(peer, tag), dtype)
 
     def send_start(self, x: Any, peer: int, tag: int = 0, *, dtype: str | None = None) -> Transfer:
         """Start `send`. The array must not be changed until the transfer is done.
@@ -158,7 +165,7 @@ class Messages(Closing):
         >>> received = messages.recv(peer)
         >>> sent.wait()
         """
-        return Transfer(self._handle.send_start(x, peer, tag, dtype))
+        return Transfer(self._handle.send_start(x, *_to(peer, tag), dtype))
 
     def recv_start(
         self,
@@ -185,7 +192,9 @@ class Messages(Closing):
         InvalidError
             For a bad argument.
         """
-        return Transfer(self._handle.recv_start(_number(source), _number(tag), out, dtype))
+        return Transfer(
+            self._handle.recv_start(_any("source", source), _any("tag", tag), out, dtype)
+        )
 
     @overload
     def recv(
@@ -308,7 +317,7 @@ class Messages(Closing):
         InvalidError, MismatchError, PeerLostError, TimeoutError, AbortedError
             As for `recv`.
         """
-        info = self._handle.probe(_number(source), _number(tag), True)
+        info = self._handle.probe(_any("source", source), _any("tag", tag), True)
         assert info is not None
         return MessageStatus(*info)
 
@@ -329,7 +338,7 @@ class Messages(Closing):
         InvalidError, MismatchError, PeerLostError, TimeoutError, AbortedError
             As for `recv`.
         """
-        info = self._handle.probe(_number(source), _number(tag), False)
+        info = self._handle.probe(_any("source", source), _any("tag", tag), False)
         return None if info is None else MessageStatus(*info)
 
     def send_object(self, x: Any, peer: int, tag: int = 0) -> None:

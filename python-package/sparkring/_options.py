@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the arguments of `init`. Each check returns the value for the core."""
+"""Checks of arguments and options. Each check returns the value for the core.
+
+An option of the wrong type is an `InvalidError`, an argument of a method a `TypeError`.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,21 @@ def check_text(name: str, text: str) -> str:
     if "\0" in text:
         raise InvalidError(f"{name} is {text!r}: it must not have a null character")
     return text
+
+
+def check_argument(name: str, value: int, otherwise: str = "") -> int:
+    """Accept a rank or a tag of a method, which the core counts in 31 bits."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"{name} must be a whole number{otherwise}, not {type(value).__name__}"
+        ) from None
+    if number < 0:
+        raise InvalidError(f"{name} is {value}: it must be 0 or more{otherwise}")
+    if number >= 2**31:
+        raise InvalidError(f"{name} is {value}: it must be less than 2**31{otherwise}")
+    return number
 
 
 def check_count(name: str, count: int | None) -> int:

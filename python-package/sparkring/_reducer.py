@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sparkring import _core
+from sparkring import _options as options
 from sparkring._closing import Closing
 from sparkring._core import Communicator, ReducerHandle, Submission
 from sparkring._method import method
@@ -49,7 +50,8 @@ class Reducer(Closing):
         splits: Iterable[int] | None = None,
         note: str | None = None,
     ) -> Submission:
-        parts = None if splits is None else [int(part) for part in splits]
+        options.check_text("name", name)
+        parts = None if splits is None else list(splits)
         return self._handle.submit(kind, name, x, out, op, root, dtype, *factors, parts, note)
 
     def allreduce(
@@ -330,6 +332,13 @@ def _with_shapes(note: str | None, arrays: Sequence[Any]) -> str | None:
     return text if note is None else f"{note}, {text}"
 
 
+def _check_cycle(seconds: float | None) -> float:
+    """Return the core's number: 0 for its default, negative for no time."""
+    if seconds is None:
+        return 0.0
+    return -1.0 if seconds == 0 else options.check_seconds("cycle_time", seconds)
+
+
 @method
 def reducer(
     self: Communicator,
@@ -377,14 +386,15 @@ def reducer(
     PeerLostError, TimeoutError, AbortedError
         When a rank dies, hangs or aborts.
     """
-    cycle = 0.0 if cycle_time is None else -1.0 if cycle_time == 0 else cycle_time
     handle = _core.reducer_open(
         self,
-        threshold or 0,
-        cycle,
-        cache_capacity or 0,
-        -1.0 if stall_timeout == math.inf else stall_timeout or 0.0,
-        autotune or autotune_log is not None,
+        options.check_count("threshold", threshold),
+        _check_cycle(cycle_time),
+        options.check_count("cache_capacity", cache_capacity),
+        -1.0
+        if stall_timeout == math.inf
+        else options.check_seconds("stall_timeout", stall_timeout),
+        options.check_flag("autotune", autotune) or autotune_log is not None,
         None if autotune_log is None else os.fspath(autotune_log),
     )
     return Reducer(handle)

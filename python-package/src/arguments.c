@@ -21,36 +21,55 @@ int arguments_intern(module_state *state) {
 
 /* ---- One argument ------------------------------------------------------------------------- */
 
-int arguments_read_rank(module_state *state, PyObject *value, const char *name, int *rank) {
-  int overflow;
-  long number = PyLong_AsLongAndOverflow(value, &overflow);
-  if (number == -1 && PyErr_Occurred()) return -1;
-  *rank = (int)number;
-  if (overflow == 0 && number >= INT_MIN && number <= INT_MAX) return 0;
-  error_invalid(state, "%s is %S, which is no rank", name, value);
-  return -1;
-}
-
-static int read_text(PyObject *value, const char *name, const char **text) {
-  if (PyUnicode_Check(value)) {
-    *text = PyUnicode_AsUTF8AndSize(value, NULL);
-    return *text ? 0 : -1;
-  }
+/* Raises TypeError, which names the argument. */
+static int refuse_type(const char *name, const char *wanted, PyObject *value) {
   PyObject *type = PyObject_GetAttrString((PyObject *)Py_TYPE(value), "__name__");
-  if (type) PyErr_Format(PyExc_TypeError, "%s must be str, not %U", name, type);
+  if (type) PyErr_Format(PyExc_TypeError, "%s must be %s, not %U", name, wanted, type);
   Py_XDECREF(type);
   return -1;
 }
 
-static int read_flag(PyObject *value, bool *flag) {
+int arguments_name_error(const char *name, const char *wanted, PyObject *value) {
+  if (!PyErr_ExceptionMatches(PyExc_TypeError)) return -1;
+  PyErr_Clear();
+  return refuse_type(name, wanted, value);
+}
+
+int arguments_read_size(PyObject *value, const char *name, Py_ssize_t *size) {
+  PyObject *whole = PyNumber_Index(value);
+  if (whole == NULL) return arguments_name_error(name, "a whole number", value);
+  *size = PyNumber_AsSsize_t(whole, NULL);
+  Py_DECREF(whole);
+  return 0;
+}
+
+int arguments_read_int(module_state *state, PyObject *value, const char *name, int *number) {
+  Py_ssize_t read;
+  if (arguments_read_size(value, name, &read) < 0) return -1;
+  *number = (int)read;
+  if (read >= INT_MIN && read <= INT_MAX) return 0;
+  error_invalid(state, "%s is %S: it must be from %d to %d", name, value, INT_MIN, INT_MAX);
+  return -1;
+}
+
+int arguments_read_real(PyObject *value, const char *name, double *number) {
+  *number = PyFloat_AsDouble(value);
+  if (*number != -1 || !PyErr_Occurred()) return 0;
+  return arguments_name_error(name, "a number", value);
+}
+
+int arguments_read_text(PyObject *value, const char *name, const char **text) {
+  if (!PyUnicode_Check(value)) return refuse_type(name, "str", value);
+  *text = PyUnicode_AsUTF8AndSize(value, NULL);
+  return *text ? 0 : -1;
+}
+
+/* A string would count as true. */
+static int read_flag(PyObject *value, const char *name, bool *flag) {
+  if (PyUnicode_Check(value)) return refuse_type(name, "True or False", value);
   int truth = PyObject_IsTrue(value);
   *flag = truth > 0;
   return truth < 0 ? -1 : 0;
-}
-
-static int read_factor(PyObject *value, double *factor) {
-  *factor = PyFloat_AsDouble(value);
-  return PyErr_Occurred() ? -1 : 0;
 }
 
 static int read_one(arguments *arguments, module_state *state, arguments_name name,
@@ -69,19 +88,19 @@ static int read_one(arguments *arguments, module_state *state, arguments_name na
     arguments->out = value;
     return 0;
   case ARGUMENTS_OP:
-    return read_text(value, texts[name], &arguments->op);
+    return arguments_read_text(value, texts[name], &arguments->op);
   case ARGUMENTS_DTYPE:
-    return value == Py_None ? 0 : read_text(value, texts[name], &arguments->dtype);
+    return value == Py_None ? 0 : arguments_read_text(value, texts[name], &arguments->dtype);
   case ARGUMENTS_ROOT:
-    return arguments_read_rank(state, value, texts[name], &arguments->root);
+    return arguments_read_int(state, value, texts[name], &arguments->root);
   case ARGUMENTS_PEER:
-    return arguments_read_rank(state, value, texts[name], &arguments->peer);
+    return arguments_read_int(state, value, texts[name], &arguments->peer);
   case ARGUMENTS_PRESCALE:
-    return read_factor(value, &arguments->prescale);
+    return arguments_read_real(value, texts[name], &arguments->prescale);
   case ARGUMENTS_POSTSCALE:
-    return read_factor(value, &arguments->postscale);
+    return arguments_read_real(value, texts[name], &arguments->postscale);
   case ARGUMENTS_RETURN_COUNTS:
-    return read_flag(value, &arguments->return_counts);
+    return read_flag(value, texts[name], &arguments->return_counts);
   default:
     return -1;
   }

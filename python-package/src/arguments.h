@@ -47,8 +47,22 @@ int arguments_intern(module_state *state);
 int arguments_read(arguments *arguments, module_state *state, const arguments_form *form,
                    const arguments_given *given);
 
-/* Parses a rank. The core checks its range. `name` is the name of the argument. 0, or -1 with an
- * exception. */
-int arguments_read_rank(module_state *state, PyObject *value, const char *name, int *rank);
+/* Replaces a TypeError of Python, which does not name the argument, by one that does: `name` must be `wanted`.
+ * Keeps any other exception. Returns -1. */
+int arguments_name_error(const char *name, const char *wanted, PyObject *value);
+
+/* The functions below read one argument. `name` is the name of the argument in the TypeError for any other type.
+ * 0, or -1 with an exception. */
+
+/* The nearest Py_ssize_t, where the number does not fit. */
+int arguments_read_size(PyObject *value, const char *name, Py_ssize_t *size);
+
+/* A rank or a key. The core checks the range of a rank. */
+int arguments_read_int(module_state *state, PyObject *value, const char *name, int *number);
+
+/* Borrowed. */
+int arguments_read_text(PyObject *value, const char *name, const char **text);
+
+int arguments_read_real(PyObject *value, const char *name, double *number);
 
 #endif

@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "arguments.h"
 #include "device.h"
 #include "error.h"
 #include "gil.h"
@@ -136,11 +137,11 @@ out:
 static int read_color(module_state *state, PyObject *color, int *number) {
   *number = -1;
   if (color == Py_None) return 0;
-  long value = PyLong_AsLong(color);
-  if (value == -1 && PyErr_Occurred()) return -1;
+  Py_ssize_t value;
+  if (arguments_read_size(color, "color", &value) < 0) return -1;
   *number = (int)value;
   if (value >= 0 && value <= INT_MAX) return 0;
-  error_invalid(state, "color is %ld: it must be from 0 to %d, or None for no communicator", value,
+  error_invalid(state, "color is %S: it must be from 0 to %d, or None for no communicator", color,
                 INT_MAX);
   return -1;
 }
@@ -148,10 +149,11 @@ static int read_color(module_state *state, PyObject *color, int *number) {
 PyObject *comm_split(PyObject *object, PyObject *args, PyObject *kwargs) {
   static char *names[] = {"color", "key", NULL};
   comm_object *self = (comm_object *)object;
-  PyObject *color;
+  PyObject *color, *order = NULL;
   int number, key = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|i:split", names, &color, &key)) return NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:split", names, &color, &order)) return NULL;
   if (read_color(comm_state(self), color, &number) < 0) return NULL;
+  if (order && arguments_read_int(comm_state(self), order, "key", &key) < 0) return NULL;
   comm_object *child = (comm_object *)PyType_GenericAlloc(Py_TYPE(object), 0);
   if (child == NULL) return NULL;
   comm_enter(self);
@@ -168,9 +170,10 @@ PyObject *comm_split(PyObject *object, PyObject *args, PyObject *kwargs) {
 /* None becomes 0, which means the call timeout in the core. */
 static int read_patience(module_state *state, PyObject *timeout, double *seconds) {
   char text[32];
-  *seconds = timeout == Py_None ? 0 : PyFloat_AsDouble(timeout);
-  if (PyErr_Occurred()) return -1;
-  if (timeout == Py_None || *seconds > 0) return 0;
+  *seconds = 0;
+  if (timeout == Py_None) return 0;
+  if (arguments_read_real(timeout, "timeout", seconds) < 0) return -1;
+  if (*seconds > 0) return 0;
   PyOS_snprintf(text, sizeof text, "%g", *seconds);
   error_invalid(state, "timeout is %s: it must be a positive number of seconds", text);
   return -1;

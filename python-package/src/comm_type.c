@@ -98,7 +98,7 @@ static PyObject *comm_counters(PyObject *self, PyObject *args, PyObject *kwargs)
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:counters", names, &peer)) return NULL;
   int rank = -1;
   if (peer != Py_None) {
-    if (arguments_read_rank(comm_state((comm_object *)self), peer, "peer", &rank) < 0) return NULL;
+    if (arguments_read_int(comm_state((comm_object *)self), peer, "peer", &rank) < 0) return NULL;
     if (check_peer(self, rank) < 0) return NULL;
   }
   ring_counters counters;
@@ -116,7 +116,7 @@ static PyObject *comm_link(PyObject *self, PyObject *args, PyObject *kwargs) {
   PyObject *given;
   int peer;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:link", names, &given)) return NULL;
-  if (arguments_read_rank(comm_state((comm_object *)self), given, "peer", &peer) < 0) return NULL;
+  if (arguments_read_int(comm_state((comm_object *)self), given, "peer", &peer) < 0) return NULL;
   if (check_peer(self, peer) < 0) return NULL;
   return PyUnicode_FromString(ring_comm_link(inner(self), peer));
 }

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "arguments.h"
 #include "error.h"
 
 static PyObject *explanation_class(void) {
@@ -38,12 +39,16 @@ PyObject *explain_call(PyObject *object, PyObject *args, PyObject *kwargs) {
   static char *names[] = {"collective", "nbytes", "dtype", "root", NULL};
   comm_object *self = (comm_object *)object;
   const char *collective, *dtype_name = "float32";
+  PyObject *given_bytes, *given_root = NULL;
   Py_ssize_t bytes;
   int root = 0;
   ring_dtype dtype;
   ring_explanation explanation;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sn|si:explain", names, &collective, &bytes,
-                                   &dtype_name, &root))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sO|sO:explain", names, &collective, &given_bytes,
+                                   &dtype_name, &given_root))
+    return NULL;
+  if (arguments_read_size(given_bytes, "nbytes", &bytes) < 0) return NULL;
+  if (given_root && arguments_read_int(comm_state(self), given_root, "root", &root) < 0)
     return NULL;
   if (bytes < 0)
     return error_invalid(comm_state(self), "nbytes is %zd: it must be 0 or more", bytes);

@@ -64,7 +64,8 @@ static int parts_count(parts *parts, comm_object *self, const view *in) {
 static int parts_read(parts *parts, comm_object *self, PyObject *counts, const view *in) {
   int size = ring_comm_size(self->comm);
   PyObject *numbers = PySequence_Tuple(counts);
-  if (numbers == NULL) return -1;
+  if (numbers == NULL)
+    return arguments_name_error("counts", "a list of whole numbers, one for each rank", counts);
   int failed = -1;
   Py_ssize_t length = PyTuple_Size(numbers);
   if (length != size) {
@@ -75,8 +76,11 @@ static int parts_read(parts *parts, comm_object *self, PyObject *counts, const v
   }
   if (parts_alloc(parts, size) < 0) goto out;
   for (int rank = 0; rank < size; rank++) {
-    parts->rows[rank] = PyNumber_AsSsize_t(PyTuple_GetItem(numbers, rank), NULL);
-    if (PyErr_Occurred()) goto out;
+    char name[24];
+    Py_ssize_t rows;
+    PyOS_snprintf(name, sizeof name, "counts[%d]", rank);
+    if (arguments_read_size(PyTuple_GetItem(numbers, rank), name, &rows) < 0) goto out;
+    parts->rows[rank] = rows;
   }
   failed = parts_count(parts, self, in);
 out:

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "arguments.h"
 #include "collective.h"
 #include "error.h"
 #include "gil.h"
@@ -238,8 +239,11 @@ static int submit_read_splits(submit_work *work, comm_object *comm, PyObject *sp
   work->splits = PyMem_Calloc((size_t)size, sizeof(*work->splits));
   if (work->splits == NULL) return PyErr_NoMemory(), -1;
   for (int r = 0; r < size; r++) {
-    work->splits[r] = PyLong_AsLongLong(PyList_GetItem(splits, r));
-    if (work->splits[r] == -1 && PyErr_Occurred()) return -1;
+    char name[24];
+    Py_ssize_t rows;
+    PyOS_snprintf(name, sizeof name, "splits[%d]", r);
+    if (arguments_read_size(PyList_GetItem(splits, r), name, &rows) < 0) return -1;
+    work->splits[r] = rows;
   }
   work->operation.splits = work->splits;
   return 0;
@@ -274,23 +278,33 @@ static PyObject *submit_make(reducer_object *self, submit_work *work) {
   return (PyObject *)made;
 }
 
+static int submit_read_numbers(submit_work *work, module_state *state, PyObject *root,
+                               PyObject *prescale, PyObject *postscale) {
+  ring_operation *operation = &work->operation;
+  if (arguments_read_int(state, root, "root", &operation->root) < 0) return -1;
+  if (arguments_read_real(prescale, "prescale", &operation->prescale) < 0) return -1;
+  return arguments_read_real(postscale, "postscale", &operation->postscale);
+}
+
 /* submit(kind, name, x, out, op, root, dtype, prescale, postscale, splits, note): x and out are lists for a
- * group, dtype may be one, and x is None for a barrier. */
+ * group, and dtype may be one. A barrier has no x. */
 static PyObject *reducer_submit(PyObject *object, PyObject *args) {
   reducer_object *self = (reducer_object *)object;
+  module_state *state = reducer_state(self);
   submit_work work = {.operation = RING_OPERATION_INIT};
-  PyObject *x, *out, *splits, *dtype;
-  const char *op;
+  PyObject *x, *out, *op, *root, *splits, *dtype, *prescale, *postscale;
+  const char *op_name;
   int kind;
-  if (!PyArg_ParseTuple(args, "isOOsiOddOz:submit", &kind, &work.operation.name, &x, &out, &op,
-                        &work.operation.root, &dtype, &work.operation.prescale,
-                        &work.operation.postscale, &splits, &work.operation.note) ||
-      collective_parse_op(reducer_state(self), op, &work.operation.op) < 0)
+  if (!PyArg_ParseTuple(args, "isOOOOOOOOz:submit", &kind, &work.operation.name, &x, &out, &op,
+                        &root, &dtype, &prescale, &postscale, &splits, &work.operation.note) ||
+      arguments_read_text(op, "op", &op_name) < 0 ||
+      collective_parse_op(state, op_name, &work.operation.op) < 0 ||
+      submit_read_numbers(&work, state, root, prescale, postscale) < 0)
     return NULL;
   work.operation.kind = (ring_operation_kind)kind;
   work.group = kind == RING_OPERATION_ALLREDUCE_GROUP;
   PyObject *made = NULL;
-  if ((x == Py_None || submit_open(&work, self->comm, x, out, dtype) == 0) &&
+  if ((kind == RING_OPERATION_BARRIER || submit_open(&work, self->comm, x, out, dtype) == 0) &&
       submit_fill(&work, self->comm) == 0 && submit_read_splits(&work, self->comm, splits) == 0)
     made = submit_make(self, &work);
   submit_end(&work, made != NULL);

@@ -62,7 +62,9 @@
 #' * `ring_error_invalid`: an argument is invalid. Nothing was sent, and the communicator stays
 #'   usable.
 #' * `ring_error_mismatch`: the ranks made different calls, or passed different types, lengths,
-#'   shapes, names, classes or operations.
+#'   shapes, names, classes or operations. A rank that only sends, such as the root of a
+#'   [ring_broadcast()], does not wait for the others: it raises the error in its next call or in
+#'   [ring_close()].
 #' * `ring_error_peer_lost`, `ring_error_timeout` and `ring_error_aborted`: another rank died, did
 #'   not make the call in time, or aborted.
 #'

@@ -45,7 +45,8 @@
 #' `ring_error_invalid` for an invalid argument, or without a token. Nothing was sent then. If a
 #' rank cannot serialise its value, that rank gets the error of [serialize()], and its receivers get
 #' `ring_error_invalid`. So does a rank that cannot read a value. In the condition `rank` is the
-#' rank of the value. The communicator stays usable. Other errors as for [ring_allreduce()].
+#' rank of the value. The communicator stays usable. So it does after the `ring_error_mismatch` of
+#' `ring_allreduce_object()` with functions that differ. Other errors as for [ring_allreduce()].
 #' @seealso [ring_broadcast()], [ring_allgather()], [ring_scatter()], [ring_alltoall()],
 #'   [ring_allreduce()] and [ring_send()], for vectors and arrays.
 #' @examples
@@ -127,7 +128,17 @@ ring_allreduce_object <- function(comm, x, op = `+`) {
   if (!is.function(op)) {
     ring_stop("INVALID", paste0("`op` must be a function of two values, not ", describe(op)))
   }
-  Reduce(op, object_allgather(comm, x, sys.call()))
+  call <- sys.call()
+  source <- paste(deparse(op, control = NULL), collapse = "\n")
+  given <- object_allgather(comm, list(op = source, x = x), call)
+  other <- which(vapply(given, `[[`, "", "op") != given[[1L]]$op)
+  if (length(other) > 0L) {
+    rank <- other[[1L]] - 1L
+    text <- paste0("rank ", rank, " passes another function as `op` than rank 0: pass the same ",
+                   "function on every rank")
+    ring_stop("MISMATCH", text, rank, call = call)
+  }
+  Reduce(op, lapply(given, `[[`, "x"))
 }
 
 #' @rdname ring_broadcast_object

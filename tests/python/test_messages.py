@@ -110,10 +110,16 @@ def misfit():
             messages.recv(1, 1, out=np.zeros(4, "int32"))
         with pytest.raises(sparkring.InvalidError, match="peer 2 is not in 0 to 1"):
             messages.send(1, 2)
-        with pytest.raises(sparkring.InvalidError, match="tag -3 is negative"):
-            messages.send(1, 1, tag=-3)
-        with pytest.raises(sparkring.InvalidError, match="source -7"):
-            messages.recv(-7)
+        for text, call in [
+            ("tag is -3: it must be 0 or more", lambda: messages.send(1, 1, tag=-3)),
+            ("peer is 2147483648: it must be less", lambda: messages.send(1, 2**31)),
+            ("source is -1: .* or None for any source", lambda: messages.recv(comm.rank - 1)),
+            ("tag is -1: .* or None for any tag", lambda: messages.iprobe(1, -1)),
+        ]:
+            with pytest.raises(sparkring.InvalidError, match=text):
+                call()
+        with pytest.raises(TypeError, match=r"source must be a whole number, or None.*, not str"):
+            messages.probe("1")
         cancelled = messages.recv_start(1, 50)
         cancelled.cancel()
         with pytest.raises(sparkring.AbortedError, match="cancelled"):

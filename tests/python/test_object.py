@@ -250,6 +250,10 @@ def refuse_arguments():
         assert "peer is this rank itself" in said(lambda: comm.send_object(1, comm.rank))[1]
         text = said(lambda: comm.allreduce_object(1, "sum"))[1]
         assert text == "op is of type str: pass a function of two objects"
+        ops = (max, min)
+        differ = said(lambda: comm.allreduce_object(1, ops[comm.rank]), sparkring.MismatchError)
+        assert differ[0] == 1
+        assert "rank 0 passes the function max as op and rank 1 min: pass the same" in differ[1]
         length = "xs has 3 objects and there are 2 ranks: pass one for each rank"
         for xs, text in (
             ([1, 2, 3], length),

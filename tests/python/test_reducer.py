@@ -68,13 +68,39 @@ def disagree():
         shape = (2, 2) if comm.rank == 1 else (4,)
         with pytest.raises(sparkring.MismatchError, match=r"rank 1 .* float64 \[2, 2\], sum"):
             reducer.allreduce("x", np.ones(shape)).wait()
-        with pytest.raises(sparkring.InvalidError, match="the name is empty"):
-            reducer.allreduce("", np.ones(1))
+        for error, text, call in [
+            (sparkring.InvalidError, "name is empty", lambda: reducer.allreduce("", 1)),
+            (sparkring.InvalidError, "name is of type int", lambda: reducer.allreduce(5, 1)),
+            (sparkring.InvalidError, "x is of type NoneType", lambda: reducer.allreduce("x", None)),
+            (TypeError, "op must be str, not int", lambda: reducer.allreduce("x", 1, 3)),
+            (TypeError, "root must be a whole number", lambda: reducer.broadcast("x", 1, "0")),
+            (
+                TypeError,
+                r"splits\[0\] must be",
+                lambda: reducer.alltoall("x", np.ones(1), [0.5, 0]),
+            ),
+        ]:
+            with pytest.raises(error, match=text):
+                call()
         return reducer.allreduce("x", np.ones(4)).wait().tolist()
 
 
 def test_arrays_that_differ():
     assert run(2, disagree) == [[2.0] * 4] * 2
+
+
+def test_settings_out_of_range():
+    with open_comm(rank=0, addresses=["localhost"]) as comm:
+        for name in ("threshold", "cache_capacity"):
+            with pytest.raises(sparkring.InvalidError, match=f"{name} is 0: it must be 1 or more"):
+                comm.reducer(**{name: 0})
+        for name in ("cycle_time", "stall_timeout"):
+            with pytest.raises(
+                sparkring.InvalidError, match=f"{name} is -1: it must be a positive"
+            ):
+                comm.reducer(**{name: -1})
+        with pytest.raises(sparkring.InvalidError, match="autotune must be True or False"):
+            comm.reducer(autotune="no")
 
 
 def group_of_kinds():

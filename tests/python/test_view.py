@@ -128,12 +128,23 @@ def test_arguments_that_do_not_fit(comm):
         (r"broadcast\(\) got two values for argument 'root'", lambda: comm.broadcast(x, 0, root=0)),
         ("op must be str, not int", lambda: comm.allreduce(x, 3)),
         ("dtype must be str, not int", lambda: comm.allgather(x, dtype=3)),
-        ("float", lambda: comm.broadcast(x, 0.5)),
+        ("root must be a whole number, not float", lambda: comm.broadcast(x, 0.5)),
+        ("peer must be a whole number, not NoneType", lambda: comm.send(x, None)),
+        ("prescale must be a number, not str", lambda: comm.allreduce(x, prescale="2")),
+        ("counts must be a list of whole numbers", lambda: comm.scatterv(x, None)),
+        (r"counts\[0\] must be a whole number, not float", lambda: comm.scatterv(x, [3.0])),
+        ("True or False, not str", lambda: comm.alltoallv(x, [3], return_counts="no")),
+        ("color must be a whole number, not str", lambda: comm.split("0")),
+        ("key must be a whole number, not float", lambda: comm.split(0, key=0.5)),
+        ("nbytes must be a whole number, not str", lambda: comm.explain("allreduce", "8")),
+        ("timeout must be a number, not list", lambda: comm.close([1])),
     ]:
         with pytest.raises(TypeError, match=text):
             call()
-    for root in (2**31, 2**32, 2**64):
-        refuses(f"root is {root}, which is no rank", comm.broadcast, x, root)
+    for number in (2**31, 2**32, 2**64):
+        text = f"is {number}: it must be from -2147483648 to 2147483647"
+        refuses(f"root {text}", comm.broadcast, x, number)
+        refuses(f"key {text}", comm.split, 0, number)
 
 
 def test_number_too_large(comm):

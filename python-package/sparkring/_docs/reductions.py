@@ -43,7 +43,9 @@ class Reductions:
         InvalidError
             For an invalid ``x``, ``op``, ``out`` or ``dtype``.
         MismatchError
-            When the ranks made different calls.
+            When the ranks made different calls. A rank that only sends, such as the root of a
+            `broadcast`, does not wait for the others: it raises the error in its next call or in
+            `close`.
         PeerLostError, TimeoutError, AbortedError
             When another rank died, timed out or aborted.
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from sparkring._core import Communicator, InvalidError
+from sparkring._core import Communicator, InvalidError, MismatchError
 from sparkring._method import method
 from sparkring._objects.codec import Envelopes, pack, unpack
 
@@ -33,6 +33,12 @@ def _pack_on_root(comm: Communicator, xs: Any, count: int, root: int) -> Envelop
     if comm.rank == root:
         return pack(xs, count)
     return Envelopes(memoryview(b""), [0] * count)
+
+
+def _mismatch(rank: int, text: str) -> MismatchError:
+    error = MismatchError(text)
+    error.rank = rank
+    return error
 
 
 # ---- The methods ---------------------------------------------------------------------------------
@@ -233,7 +239,9 @@ def allreduce_object(
 
     Raises
     ------
-    InvalidError, MismatchError, PeerLostError, TimeoutError, AbortedError
+    MismatchError
+        Also when the functions of two ranks differ in name. The communicator stays usable.
+    InvalidError, PeerLostError, TimeoutError, AbortedError
         As for `allgather_object`. Errors of ``op`` are raised, too; the communicator stays usable.
 
     Examples
@@ -243,7 +251,16 @@ def allreduce_object(
     """
     if not callable(op):
         raise InvalidError(f"op is of type {type(op).__name__}: pass a function of two objects")
-    return functools.reduce(op, allgather_object(self, x))
+    name = getattr(op, "__name__", type(op).__name__)
+    named = allgather_object(self, (name, x))
+    for rank, (theirs, _) in enumerate(named):
+        if theirs != named[0][0]:
+            raise _mismatch(
+                rank,
+                f"rank 0 passes the function {named[0][0]} as op and rank {rank} {theirs}: pass the"
+                " same on every rank",
+            )
+    return functools.reduce(op, (each for _, each in named))
 
 
 @method

@@ -200,6 +200,7 @@ test_that("bad arguments are errors, and the communicator goes on", {
       ),
       own = said(ring_send_object(comm, 1, rank)),
       op = said(ring_allreduce_object(comm, 1, "sum")),
+      ops = said(ring_allreduce_object(comm, NULL, if (rank == 0) max else min)),
       after = ring_allgather_object(comm, rank)
     )
   }, said = said)
@@ -207,6 +208,8 @@ test_that("bad arguments are errors, and the communicator goes on", {
     for (error in result$alone) expect_match(error$text, "2 is no rank: ranks go from 0 to 1")
     expect_match(result$own$text, "peer is this rank itself")
     expect_identical(result$op$text, "`op` must be a function of two values, not \"sum\"")
+    expect_identical(result$ops$class, "ring_error_mismatch")
+    expect_match(result$ops$text, "rank 1 passes another function as `op` than rank 0")
     expect_identical(result$after, list(0L, 1L))
   }
   comm <- local_world()
