@@ -42,11 +42,8 @@ check_counts <- function(x) {
 
 # The factors before and after a reduction.
 check_factors <- function(prescale, postscale) {
-  factors <- c(prescale, postscale)
-  if (is.numeric(factors) && length(prescale) == 1L && length(postscale) == 1L &&
-        !anyNA(factors)) {
-    return(as.double(factors))
-  }
+  one <- function(x) is.numeric(x) && length(x) == 1L && !is.na(x)
+  if (one(prescale) && one(postscale)) return(as.double(c(prescale, postscale)))
   check_stop("`prescale` and `postscale` must be one number each")
 }
 
@@ -98,6 +95,17 @@ check_print_dots <- function(..., known = character()) {
 
 check_format_dots <- function(...) {
   check_method_dots(..., known = names(formals(format.default)), where = "of format()")
+}
+
+# As match.arg(), with an error that names the argument.
+check_choice <- function(x) {
+  name <- as.character(substitute(x))
+  choices <- eval(formals(sys.function(sys.parent()))[[name]], parent.frame())
+  if (is.null(x) || identical(x, choices)) return(choices[[1L]])
+  at <- if (is_string(x)) pmatch(x, choices) else NA
+  if (!is.na(at)) return(choices[[at]])
+  check_stop("`", name, "` must be one of ", toString(dQuote(choices, FALSE)), ", not ",
+             describe(x))
 }
 
 check_string <- function(x, name) {

@@ -35,7 +35,7 @@ ring_cor <- function(comm, x, y = NULL, use = c("everything", "complete.obs"),
   check_given(x)
   settings <- agree(comm, {
     check_no_dots(...)
-    list(use = match.arg(use), method = match.arg(method), "is.null(y)" = is.null(y))
+    list(use = check_choice(use), method = check_choice(method), "is.null(y)" = is.null(y))
   })
   model_check_settings(comm, settings)
   use <- settings$use

@@ -77,11 +77,12 @@ ring_coxph <- function(comm, formula, data, weights, subset,
   check_no_dots(...)
   call <- match.call()
   env <- parent.frame()
-  ties <- agree(comm, match.arg(ties))
+  ties <- agree(comm, check_choice(ties))
   baseline <- agree(comm, check_flag(baseline, "baseline"))
   agree(comm, coxph_need_survival())
   control <- agree(comm, coxph_control(control))
   data <- agree(comm, integer64_rows(if (!missing(data)) data))
+  agree(comm, rows_check_call(call, env, data))
   if (chunks_agree(comm, data)) chunks_refuse()
   with_specials <- call
   with_specials$formula <- coxph_formula(comm, formula, data)

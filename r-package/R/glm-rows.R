@@ -20,6 +20,7 @@ rows_frame <- function(call, env) {
 # The rows of a model that is fitted by `call`, such as ring_glm(comm, formula, data), in `env`.
 # `chunked` is whether `data` may be a function: see model-chunks.R.
 rows_of_call <- function(comm, call, env, data, contrasts = NULL, chunked = FALSE) {
+  agree(comm, rows_check_call(call, env, data))
   chunks <- chunks_agree(comm, data)
   if (chunks && !chunked) chunks_refuse()
   wanted <- c("formula", "data", "subset", "weights", "na.action", "offset")
@@ -31,6 +32,24 @@ rows_of_call <- function(comm, call, env, data, contrasts = NULL, chunked = FALS
   frame$formula <- reduce_terms(comm, agree(comm, eval(call$formula, env)), data)
   frame <- agree(comm, rows_frame_or_none(frame, env, data))
   rows_of_model(comm, frame, data, contrasts, as.list(call)[c("offset", "weights", "subset")])
+}
+
+# Raises an error unless `formula`, `data` and `na.action` are what stats::model.frame() takes.
+rows_check_call <- function(call, env, data) {
+  formula <- eval(call$formula, env)
+  if (!inherits(formula, "formula") && !is_string(formula)) {
+    stop("`formula` must be a formula, such as mpg ~ wt, not ", describe(formula), call. = FALSE)
+  }
+  if (!any(is.null(data), is.list(data), is.environment(data), is.function(data))) {
+    stop("`data` must be a data frame, not ", describe(data), call. = FALSE)
+  }
+  rows_check_action(eval(call$na.action, env), env)
+}
+
+rows_check_action <- function(action, env) {
+  if (is.null(action) || is.function(action)) return()
+  if (is_string(action) && exists(action, env, mode = "function")) return()
+  stop("`na.action` must be a function, such as na.omit, not ", describe(action), call. = FALSE)
 }
 
 # A rank without rows takes the variables that it cannot compute from the other ranks.

@@ -116,7 +116,7 @@ ring_glm <- function(comm, formula, family = stats::gaussian(), data, weights, s
   call <- match.call()
   env <- parent.frame()
   family <- agree(comm, glm_family(family, env))
-  control <- agree(comm, do.call(stats::glm.control, control))
+  control <- agree(comm, glm_control(control))
   rows <- rows_of_call(comm, call, env, if (!missing(data)) data, contrasts, chunked = TRUE)
   glm_check_settings(comm, rows, family, control, start)
   fit <- glm_fit(comm, glm_rows(comm, rows, family), start, family, control)
@@ -125,10 +125,20 @@ ring_glm <- function(comm, formula, family = stats::gaussian(), data, weights, s
 }
 
 glm_family <- function(family, env) {
-  if (is.character(family)) family <- get(family, mode = "function", envir = env)
-  if (is.function(family)) family <- family()
+  if (is_string(family)) {
+    family <- or_default(get0(family, mode = "function", envir = env), family)
+  }
+  if (is.function(family)) family <- or_default(attempt(family())$value, family)
   if (inherits(family, "family")) return(family)
   stop("`family` must be a family such as binomial(), not ", describe(family), call. = FALSE)
+}
+
+glm_control <- function(control) {
+  known <- names(formals(stats::glm.control))
+  odd <- setdiff(or_default(names(control), as.character(seq_along(control))), known)
+  if (is.list(control) && length(odd) == 0L) return(do.call(stats::glm.control, control))
+  stop("`control` must be a list with elements ", toString(known), ", not ",
+       if (is.list(control)) odd[[1L]] else describe(control), call. = FALSE)
 }
 
 # Copies the functions of a family without the rows. A family such as binomial(link = logit) refers

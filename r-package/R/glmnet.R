@@ -102,13 +102,13 @@ ring_glmnet <- function(comm, x, y, family = c("gaussian", "binomial", "poisson"
   call <- scope_call(match.call())
   settings <- agree(comm, {
     check_no_dots(...)
-    list(family = match.arg(family), alpha = alpha, nlambda = nlambda, ratio = lambda.min.ratio,
+    list(family = check_choice(family), alpha = alpha, nlambda = nlambda, ratio = lambda.min.ratio,
          lambda = lambda, standardize = standardize, intercept = intercept,
          factors = penalty.factor, nfolds = nfolds, thresh = thresh, maxit = maxit)
   })
   family <- settings$family
   x <- columns_of(comm, x, finite = TRUE)
-  agree(comm, glmnet_check(settings, ncol(x)))
+  agree(comm, glmnet_check(c(settings, list(foldid = foldid)), ncol(x)))
   model_check_settings(comm, settings)
   response <- glmnet_response(comm, agree(comm, integer64_numbers(y, "y")), family)
   rows <- agree(comm, glmnet_rows(x, response, weights, offset, family))
@@ -134,6 +134,8 @@ glmnet_check <- function(settings, width) {
       settings$nfolds != 1,
     "`penalty.factor` must be numbers from 0, one for each column, and not all 0" =
       glmnet_valid_factors(settings$factors, width),
+    "`foldid` needs `nfolds`, the number of folds" = is.null(settings$foldid) ||
+      !is_number(settings$nfolds) || settings$nfolds != 0,
     "`thresh` must be a positive number" = is_number(settings$thresh) && settings$thresh > 0,
     "`maxit` must be a whole number from 1" = whole(settings$maxit, 1),
     "`lambda` must be decreasing numbers from 0" = glmnet_valid_lambda(settings$lambda)

@@ -71,16 +71,20 @@ ring_lm <- function(comm, formula, data, weights, subset,
   call <- match.call()
   env <- parent.frame()
   rows <- rows_of_call(comm, call, env, if (!missing(data)) data, contrasts, chunked = TRUE)
-  agree(comm, lm_check_ridge(ridge))
+  agree(comm, lm_check_numbers(ridge, tol))
   ready <- lm_rows(comm, rows)
   model_check_settings(comm, list(response = rows$response, ridge = ridge, tol = tol,
                                   contrasts = contrasts))
   model_make("ring_lm", rows, call, env, lm_fit(comm, ready, ridge, tol))
 }
 
-lm_check_ridge <- function(ridge) {
-  if (is_number(ridge) && ridge >= 0) return()
-  stop("`ridge` must be one number, 0 or more, not ", describe(ridge), call. = FALSE)
+lm_check_numbers <- function(ridge, tol) {
+  if (!is_number(ridge) || ridge < 0) {
+    stop("`ridge` must be one number, 0 or more, not ", describe(ridge), call. = FALSE)
+  }
+  if (!is_number(tol) || tol < 0 || tol >= 1) {
+    stop("`tol` must be one number from 0 to less than 1, not ", describe(tol), call. = FALSE)
+  }
 }
 
 # The rows of this rank: weights and offsets are numbers.

@@ -52,7 +52,9 @@ ring_optim <- function(comm, par, fn, gr = NULL, ...,
     if (!is.numeric(par)) check_stop("`par` must be numbers, not ", describe(par))
     if (!is.function(fn)) check_stop("`fn` must be a function of `par`, not ", describe(fn))
     if (!is.null(gr) && !is.function(gr)) check_stop("`gr` must be a function, not ", describe(gr))
-    match.arg(method)
+    optim_check(par, lower, upper, control)
+    check_flag(hessian, "hessian")
+    check_choice(method)
   })
   optim_check_alike(comm, c(length(par), !is.null(gr)))
   parts <- list(
@@ -65,6 +67,21 @@ ring_optim <- function(comm, par, fn, gr = NULL, ...,
                  method = method, lower = lower, upper = upper, control = control,
                  hessian = hessian)
   })
+}
+
+optim_check <- function(par, lower, upper, control) {
+  if (length(par) == 0L || !all(is.finite(par))) {
+    check_stop("`par` must be finite numbers, not ", describe(par))
+  }
+  optim_check_bound(lower, "lower", length(par))
+  optim_check_bound(upper, "upper", length(par))
+  if (is.list(control) && length(names(control)) == length(control)) return()
+  check_stop("`control` must be a list with names, as for optim(), not ", describe(control))
+}
+
+optim_check_bound <- function(bound, name, count) {
+  if (is.numeric(bound) && length(bound) %in% c(1L, count) && !anyNA(bound)) return()
+  check_stop("`", name, "` must be one number, or one for each parameter, not ", describe(bound))
 }
 
 # Checks that all ranks have the same number of parameters, and that all or none have a gradient.

@@ -42,6 +42,7 @@ ring_quantile <- function(comm, x, probs = seq(0, 1, 0.25),
   parts <- agree(comm, {
     check_no_dots(...)
     quantile_check(probs, type, call)
+    check_flag(names, "names")
     quantile_parts(x)
   })
   columns <- agree(comm, quantile_columns(parts, check_flag(na.rm, "na.rm"), call))

@@ -59,7 +59,7 @@ ring_svd <- function(comm, x, k = NULL, u = TRUE, method = c("auto", "qr", "rand
   settings <- agree(comm, {
     check_no_dots(...)
     list(k = check_whole(k, "k", least = 1, absent = 0L), u = check_flag(u, "u"),
-         method = match.arg(method), power = check_whole(power, "power", least = 0))
+         method = check_choice(method), power = check_whole(power, "power", least = 0))
   })
   x <- columns_of(comm, x, finite = TRUE)
   model_check_settings(comm, settings)
@@ -196,7 +196,7 @@ ring_prcomp <- function(comm, x, retx = FALSE, center = TRUE, scale. = FALSE, ra
   call <- scope_call(match.call())
   settings <- agree(comm, {
     check_no_dots(...)
-    list(rank = check_whole(rank., "rank.", least = 1, absent = 0L), method = match.arg(method),
+    list(rank = check_whole(rank., "rank.", least = 1, absent = 0L), method = check_choice(method),
          power = check_whole(power, "power", least = 0), center = center, scale = scale.,
          retx = check_flag(retx, "retx"))
   })

@@ -65,3 +65,45 @@ test_that("each function names the argument that it lacks or cannot use", {
   expect_error(ring_kmeans(comm, cars), "`centers` is missing: pass it, as the help page shows")
   expect_error(ring_lm(), "`comm` is missing: pass a communicator, as ring_init\\(\\) returns it")
 })
+
+test_that("a value that an argument cannot have is an error on all ranks that names it", {
+  skip_if_not_installed("survival")
+  cases <- list(
+    quote(ring_lm(comm, formula = mpg ~ wt, data = mtcars)),
+    list(formula = 1, data = "a", data = 2, na.action = 3, na.action = "none", tol = "a",
+         tol = NULL, tol = NA, tol = -1, tol = c(0, 0), tol = Inf, ridge = NaN),
+    quote(ring_glm(comm, formula = am ~ wt, family = binomial, data = mtcars)),
+    list(formula = NULL, family = "none", family = mean, family = 1, data = factor(1),
+         na.action = NA, control = 1, control = list(none = 1), control = NULL),
+    quote(ring_glmnet(comm, mtcars[2:4], mtcars$mpg, nlambda = 3)),
+    list(family = "none", family = 1, alpha = 2, nfolds = "a", foldid = 1, foldid = "a",
+         thresh = 0, maxit = Inf),
+    quote(ring_coxph(comm, formula = Surv(time, status) ~ age, data = survival::lung)),
+    list(formula = 1, data = "a", ties = "exact", ties = factor("efron"), na.action = 0),
+    quote(ring_optim(comm, par = 1, function(par) sum((cars$dist - par)^2), method = "BFGS")),
+    list(par = double(), par = NA_real_, method = 1, lower = "a", lower = c(1, 2), upper = NULL,
+         upper = NaN, control = 1, control = list(1), hessian = "a", hessian = NA),
+    quote(ring_svd(comm, cars)), list(k = -1, method = "none", method = 2),
+    quote(ring_prcomp(comm, cars)), list(rank. = 0, method = NA),
+    quote(ring_cor(comm, cars)), list(use = "pairwise", method = "kendall"),
+    quote(ring_quantile(comm, cars$dist)), list(probs = 2, names = NULL, names = 1, type = 10),
+    quote(ring_allreduce(comm, 1)), list(prescale = factor(2), postscale = c(1, 2))
+  )
+  results <- run_ring(2, {
+    said <- character()
+    for (i in seq(1, length(cases), by = 2)) {
+      for (j in seq_along(cases[[i + 1]])) {
+        call <- cases[[i]]
+        bad <- rank == 1 || call[[1]] == "ring_allreduce" # whose arguments each rank checks alone
+        if (bad) call[names(cases[[i + 1]])[[j]]] <- cases[[i + 1]][j]
+        text <- tryCatch(class(eval(call)), ring_error = conditionMessage)[[1]]
+        said <- c(said, paste(as.character(call[[1]]), names(cases[[i + 1]])[[j]], text))
+      }
+    }
+    said
+  }, cases = cases)
+  for (said in unlist(results)) {
+    words <- strsplit(said, " ", fixed = TRUE)[[1]]
+    expect_match(said, paste0("`", words[[2]], "`"), fixed = TRUE, info = said)
+  }
+})

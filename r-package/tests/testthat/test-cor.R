@@ -23,7 +23,7 @@ test_that("correlations are those of cor() on all rows", {
   expect_equal(results[[1]][[1]], expected[[1]], tolerance = 1e-8)
   expect_equal(results[[1]][2:6], expected[-1], tolerance = 1e-8)
   expect_match(results[[1]][[7]], "rank 1 has another is.null\\(y\\) than rank 0")
-  expect_match(results[[1]][[8]], "rank 1 .* failed: 'arg' should be one of")
+  expect_match(results[[1]][[8]], "rank 1 .* failed: `.*` must be one of")
   for (i in 2:5) expect_equal(results[[1]][[i]], expected[[i]], tolerance = 1e-14)
   expect_identical(results[[2]][1:6], results[[1]][1:6])
 })

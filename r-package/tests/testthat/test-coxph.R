@@ -305,7 +305,7 @@ test_that("an error of a hazard model is one on all ranks", {
   expect_match(results[[1]][[2]], "rank 1 .*column age has values that are not finite")
   expect_match(results[[1]][[3]], "`init` must have 1 values, one for each coefficient")
   expect_match(results[[1]][[4]], "an interaction with strata\\(group\\) is not supported")
-  expect_match(results[[1]][[6]], "rank 1 .* failed: 'arg' should be one of")
+  expect_match(results[[1]][[6]], "rank 1 .* failed: `.*` must be one of")
   expect_match(results[[1]][[7]], "rank 1 .* failed: `robust` must be TRUE or FALSE")
   expect_identical(results[[1]][[8]], 2)
   expect_match(results[[1]][[9]], "there are no rows with a weight on any rank")

@@ -289,7 +289,7 @@ test_that("an error on one rank is one on all, and the communicator goes on", {
   expect_match(results[[2]][[3]][[1]], "rank 0 .*: negative values not allowed for the 'Poisson'")
   expect_match(other[[4]][[1]], "rank\\(wt\\) depends on all rows, and each rank has only")
   expect_match(other[[5]][[1]], "the formula has no response")
-  expect_match(other[[6]][[1]], "object 'nonsense' of mode 'function' was not found")
+  expect_match(other[[6]][[1]], "`family` must be a family such as binomial.., not \"nonsense\"")
   expect_match(other[[7]][[1]], "`start` must have 2 values, one for each coefficient")
   expect_match(other[[8]][[1]], "the response of a gaussian model must be one vector, not a matrix")
   expect_identical(lapply(results, `[[`, 9), list(3, 3, 3))

@@ -181,7 +181,7 @@ test_that("folds are of equal sizes, and an argument of one rank is an error of 
   found <- results[[1]]
   expect_true(all(is.finite(found[[1]])))
   expect_identical(results[[3]][[1]], found[[1]])
-  expect_match(found[[2]], "rank 1 .* failed: 'arg' should be one of")
+  expect_match(found[[2]], "rank 1 .* failed: `.*` must be one of")
   expect_match(found[[3]], "fold 3 has no rows with a weight on any rank: lower `nfolds`")
   expect_match(found[[4]], "fold 1 has no rows")
   expect_match(found[[5]], "`thresh` must be a positive number")

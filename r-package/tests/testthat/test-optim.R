@@ -93,7 +93,7 @@ test_that("arguments that make no sense are named", {
   expect_error(ring_optim(comm, "a", sum), "`par` must be numbers", class = "ring_error_invalid")
   expect_error(ring_optim(comm, 1, 2), "`fn` must be a function", class = "ring_error_invalid")
   expect_error(ring_optim(comm, 1, sum, 2), "`gr` must be a function", class = "ring_error_invalid")
-  expect_error(ring_optim(comm, 1, sum, method = "SANN"), "should be one of")
+  expect_error(ring_optim(comm, 1, sum, method = "SANN"), "`method` must be one of")
 })
 
 test_that("strings of any length and language reach all ranks", {

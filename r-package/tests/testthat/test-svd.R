@@ -84,7 +84,7 @@ test_that("repeated rows and columns of zeros have the values of svd()", {
   expect_identical(results[[1]][[4]]$d, c(0, 0))
   expect_match(results[[1]][[5]], "rank 1 has another u than rank 0: FALSE, and not TRUE")
   expect_match(results[[1]][[6]], "`u` must be TRUE or FALSE, not 1")
-  expect_match(results[[1]][[7]], "rank 1 .* failed: 'arg' should be one of")
+  expect_match(results[[1]][[7]], "rank 1 .* failed: `.*` must be one of")
   expect_match(results[[2]][[8]], "rank 1 has another power than rank 0")
   expect_match(results[[2]][[9]], "`center` must be TRUE or FALSE, or 40 numbers, one for each co")
   expect_match(results[[2]][[10]], "`scale` must be TRUE or FALSE, or 40 numbers, .*, not \"a\"")
