@@ -17,7 +17,9 @@
 #'   On several hosts it also sets `GLOO_SOCKET_IFNAME` and `TP_SOCKET_IFNAME` to the network
 #'   interface that reaches the other hosts. The interface is known on Linux with IPv4 only. Without
 #'   these variables Gloo and TensorPipe use the address of the host's name, which is often a
-#'   loopback address (127.0.1.1). A variable that is set already keeps its value.
+#'   loopback address (127.0.1.1). If the PyTorch of reticulate has only the CPU, it sets
+#'   `ACCELERATE_USE_CPU`, by which Accelerate uses all ranks. A variable that is set already keeps
+#'   its value.
 #' * `ring_jax_config()` returns the arguments of `jax.distributed.initialize()`.
 #' * `ring_xgboost_config()` starts XGBoost's tracker on rank 0, in the Python of reticulate. It
 #'   returns the arguments of Python's `xgboost.collective.CommunicatorContext()`. The tracker runs

@@ -22,8 +22,19 @@ ring_torch_env <- function(comm, ...) {
       GROUP_RANK = match(ring_hosts(comm)[[ring_rank(comm) + 1L]], hosts) - 1L,
       GROUP_WORLD_SIZE = length(hosts),
       TORCHELASTIC_RUN_ID = Sys.getenv("TORCHELASTIC_RUN_ID", "sparkring"),
-      TORCHELASTIC_USE_AGENT_STORE = "False"
+      TORCHELASTIC_USE_AGENT_STORE = "False",
+      ACCELERATE_USE_CPU = if (torch_has_only_cpu()) Sys.getenv("ACCELERATE_USE_CPU", "true")
     )
+    variables <- Filter(Negate(is.null), variables)
     frameworks_set(c(lapply(variables, as.character), interface_variables(comm)))
   })
+}
+
+# Whether the PyTorch of reticulate is there and has no accelerator. Starts no Python.
+torch_has_only_cpu <- function() {
+  if (!isNamespaceLoaded("reticulate") || !reticulate::py_available()) return(FALSE)
+  if (!reticulate::py_module_available("torch")) return(FALSE)
+  torch <- reticulate::import("torch")
+  kind <- if (reticulate::py_has_attr(torch, "accelerator")) torch$accelerator else torch$cuda
+  !kind$is_available()
 }

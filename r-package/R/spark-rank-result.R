@@ -30,12 +30,22 @@ rank_result_of_error <- function(rank, error, frames = NULL) {
   bytes <- tryCatch(serialize(error, NULL, version = 3L), error = function(error) NULL)
   rank_result_make(rank, failure = list(
     what = "failed",
-    message = conditionMessage(error),
+    message = rank_result_hint(conditionMessage(error)),
     error = if (length(bytes) <= rank_result_largest) bytes,
     traceback = traceback_text(frames),
     weight = rank_result_weight(error, rank),
     when = as.numeric(Sys.time())
   ))
+}
+
+# The message, with the remedy for a variable of the driver that was not sent. R translates these
+# messages.
+rank_result_hint <- function(message) {
+  texts <- gettext("could not find function \"%s\"", "object '%s' not found", domain = "R")
+  patterns <- paste0("^\\Q", sub("%s", "\\E.*\\Q", texts, fixed = TRUE), "\\E$")
+  if (!any(vapply(patterns, grepl, NA, message, perl = TRUE))) return(message)
+  paste0(message, ": a rank has no variables of the driver's global environment, so pass them as ",
+         "arguments in `...`")
 }
 
 # The result of a rank that has returned none. Its weight is less than the weights of the errors by
@@ -158,17 +168,9 @@ rank_result_judge <- function(rank_results, size, attempt) {
   failure <- culprit$failure
   parent <- tryCatch(unserialize(failure$error), error = function(error) NULL)
   rank_result_condition(
-    paste0(failure$what, ": ", rank_result_hint(failure$message)), culprit$rank, culprit$host,
+    paste0(failure$what, ": ", failure$message), culprit$rank, culprit$host,
     attempt, failure$traceback, culprit$log, parent
   )
-}
-
-# The message, with the remedy for a variable of the driver that was not sent. R translates the
-# messages, and this finds the English ones.
-rank_result_hint <- function(message) {
-  if (!grepl("^(could not find function \".*\"|object '.*' not found)$", message)) return(message)
-  paste0(message, ": a rank has no variables of the driver's global environment, so pass them as ",
-         "arguments in `...`")
 }
 
 # Makes a condition of class ring_error_remote with rank, host, traceback and log in its message.

@@ -51,6 +51,8 @@ with_tensorflow <- function() {
 with_torch <- function() {
   sparkring::ring_torch_env(barrier, token = task$token)
   torch <- reticulate::import("torch", convert = FALSE)
+  on_gpu <- reticulate::py_to_r(torch$cuda$is_available())
+  stopifnot(on_gpu || Sys.getenv("ACCELERATE_USE_CPU") == "true")
   distributed <- reticulate::import("torch.distributed", convert = FALSE)
   nn <- torch$nn
   images <- function(x) {

@@ -111,6 +111,20 @@ test_that("an error says rank, host and attempt, and is of its own class, too", 
   expect_match(conditionMessage(lost), "object 'of_driver' not found: a rank has no variables of")
 })
 
+test_that("the remedy for a variable that was not sent is told in any language", {
+  language <- Sys.getenv("LANGUAGE", NA)
+  on.exit(Sys.setLanguage(if (is.na(language)) "" else language))
+  for (of in c("en", "de")) {
+    Sys.setLanguage(of)
+    for (fails in list(quote(no_such_variable + 1), quote(no_such_function(1)))) {
+      error <- tryCatch(eval(fails, new.env()), error = identity)
+      expect_match(rank_result_of_error(1L, error)$failure$message, "pass them as arguments")
+    }
+    odd <- rank_result_of_error(1L, simpleError("object 'x' not found in the table"))
+    expect_identical(odd$failure$message, "object 'x' not found in the table")
+  }
+})
+
 test_that("a condition that is too large is told without it", {
   large <- structure(
     class = c("error", "condition"), list(message = "large", call = NULL, data = runif(1e5))
