@@ -30,8 +30,6 @@ from sparkring.data._parquet.columns import concatenated
 from sparkring.data._parquet.reader import Reader
 from sparkring.data._parquet.row_groups import RowGroups
 
-pytestmark = pytest.mark.quick
-
 parquet = functools.partial(sparkring_data.parquet, equalize="join")
 ROWS = 40
 

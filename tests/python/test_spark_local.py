@@ -20,8 +20,6 @@ import pytest
 import sparkring
 from sparkring.spark import Checkpoint, RankError, run
 
-pytestmark = pytest.mark.quick
-
 
 @pytest.fixture
 def said(capsys):
