@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each file of tests is run by a section, and each section by scripts/test."""
+"""Each folder of tests is run by a section, and each section by scripts/test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_each_section_has_a_row():
     assert sorted(table()) == sorted(SECTIONS)
 
 
-def test_what_no_part_runs_is_run_by_name():
+def test_only_three_sections_run_by_name_alone():
     assert [name for name, tracks in table().items() if tracks == ["-", "-"]] == [
         "gpu",
         "wheels",

@@ -100,7 +100,7 @@ def poll(handle: int) -> bool:
     Parameters
     ----------
     handle : int
-        What an operation with ``_async`` in its name has returned.
+        The handle that an operation with ``_async`` in its name has returned.
 
     Returns
     -------
@@ -121,7 +121,8 @@ def synchronize(handle: int) -> Any:
     Parameters
     ----------
     handle : int
-        What an operation with ``_async`` in its name has returned. It is unknown afterwards.
+        The handle that an operation with ``_async`` in its name has returned. It is unknown
+        afterwards.
 
     Returns
     -------

@@ -93,7 +93,7 @@ class ProcessSet:
         ranks : list of int
             Its global ranks, in order.
         group : Group or None
-            What runs the operations; None on a rank outside.
+            The reducer that runs the operations; None on a rank outside.
         """
         self.process_set_id, self.ranks, self._group = number, ranks, group
 

@@ -168,6 +168,9 @@ class XGBoostEstimator(TreeEstimator[XGBoostModel]):
 class LightGBMEstimator(TreeEstimator[LightGBMModel]):
     """Trains trees of LightGBM on the ranks of a barrier stage, with its data-parallel learner.
 
+    The trees of several ranks are those of LightGBM's own ``tree_learner="data"`` on as many
+    machines, which may differ from those of one process.
+
     As `XGBoostEstimator`, with the parameters of ``lightgbm.train``, such as
     ``early_stopping_rounds`` and ``categorical_feature``, also by the names of columns. Every rank
     needs rows, and holds all rows for validation.
