@@ -295,6 +295,7 @@ test_that("bad arguments are errors of the start", {
   invalid <- function(expression, message) {
     expect_error(expression, message, class = "ring_error_invalid")
   }
+  gc() # those of other tests
   live <- request_live()
   invalid(ring_allreduce_start(comm, list()), "unlist")
   invalid(ring_allreduce_start(comm, NULL), "is NULL")
