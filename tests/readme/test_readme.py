@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The code in README.md, run as it stands there: each block has names of its own, as when pasted.
+"""The code in README.md, run as it stands there: each block prints what the README shows after it.
 
 Python runs on real Spark. R runs with sparklyr where it is installed; and everywhere with a few
 lines that stand in for sparklyr: they start one R process a partition and hand it the rows and the
-barrier argument, so that the closure of the README is really run, by four real processes.
+barrier argument, so that a closure is really run, by four real processes. The first closure of the
+vignette of R runs in the same way.
 """
 
 import os
@@ -16,16 +17,33 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-README = (HERE.parents[1] / "README.md").read_text()
+ROOT = HERE.parents[1]
+CLOSURE = "### In a closure of your own"  # a section of the vignette of R
 
 
-def blocks(language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def read(page):
+    return (ROOT / page).read_text()
 
 
-def alone(code):
-    """Give each block of R an environment of its own."""
-    return "\n".join(f"local({{\n{block}}})" for block in code)
+README = read("README.md")
+
+
+def block(language, text=README):
+    """Return the first code of a language, or what the text shows as its output."""
+    return re.search(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[1]
+
+
+def shown(language):
+    """Return the output that the README shows after a block."""
+    return block("text", README.partition(block(language))[2])
+
+
+def r_code():
+    """Return the README's R, and the closure of the vignette, each in an environment of its own."""
+    vignette = read("vignettes/sparkring.Rmd")
+    closure = block(r"\{r, eval = FALSE\}", vignette.partition(CLOSURE)[2])
+    connect = "".join(block("r").splitlines(keepends=True)[:2])
+    return f"local({{\n{block('r')}}})\nlocal({{\n{connect}{closure}}})\n"
 
 
 def run(command, **options):
@@ -46,46 +64,41 @@ def spark_home():
     return str(Path(pyspark.__file__).parent)
 
 
+def ranks_of(text):
+    """Return rank, rows and slope of each line of a printed table."""
+    return re.findall(r"\b([0-3])\s+(\d+)\s+(-\d\.\d\d)", text)
+
+
 def check_r(output):
+    """The closure of the vignette has printed a mean on each rank, the README's block its table."""
     assert len(re.findall(r"\b50\.5\b", output)) == 4
-    ranks = re.findall(r"\b([0-3])\s+(\d+)\s+-5\.344\d*\b", output)
-    assert [int(rank) for rank, _ in ranks] == [0, 1, 2, 3]
-    assert sum(int(rows) for _, rows in ranks) == 32
-
-
-def test_there_are_two_blocks_of_each():
-    assert len(blocks("python")) == len(blocks("r")) == 2
+    assert ranks_of(output) == ranks_of(shown("r"))
+    assert [rank for rank, _, _ in ranks_of(output)] == ["0", "1", "2", "3"]
 
 
 def test_python(tmp_path):
     script = tmp_path / "readme.py"
-    script.write_text(
-        f"for block in {blocks('python')!r}:\n    exec(block, {{'__name__': '__main__'}})\n"
-    )
+    script.write_text(block("python"))
     output = run([sys.executable, str(script)], cwd=tmp_path)
     print("ran with real Spark")
-    slopes = re.findall(r"\d\.\d+", re.search(r"^\[(\d.*)\]$", output, re.MULTILINE)[1])
-    assert len(slopes) == 4
-    assert len(set(slopes)) == 1
-    assert abs(float(slopes[0]) - 3) < 0.1
-    ranks = re.findall(r"\((\d), array\(\[\s*(\d+),\s*(\d+)\]\)\)", output)
-    assert ranks == [(str(rank), "499500", "1000") for rank in range(4)]
+    assert output == shown("python")
 
 
 def test_r_with_sparklyr(tmp_path):
     if not has_sparklyr():
         pytest.skip("sparklyr is not installed; test_r_without_sparklyr runs the closures")
     script = tmp_path / "readme.R"
-    script.write_text("options(pillar.sigfig = 7)\n" + alone(blocks("r")))
+    script.write_text(r_code())
     environment = {**os.environ, "SPARK_HOME": spark_home()}
     output = run(["Rscript", str(script)], cwd=tmp_path, env=environment)
     print("ran with real sparklyr and Spark")
+    assert shown("r") in output
     check_r(output)
 
 
 def test_r_without_sparklyr(tmp_path):
     shutil.copy(HERE / "standin.R", tmp_path)
-    code = alone(blocks("r"))
+    code = r_code()
     for ours, standin in (
         ("library(sparklyr)", 'source("standin.R")'),
         ("sparkring::ring_apply(", "ring_apply("),
