@@ -23,7 +23,8 @@ def test_code_and_closures_are_complete():
     """
     vignettes = (ROOT / "vignettes").glob("*.Rmd")
     pages = (ROOT / "r-package/man").glob("*.Rd")
-    *found, count = check(ROOT / "README.md", *vignettes, *pages)
+    readmes = ROOT / "README.md", ROOT / "r-package/README.md"
+    *found, count = check(*readmes, *vignettes, *pages)
     assert found == []
     assert int(count.split()[0]) >= 6
 

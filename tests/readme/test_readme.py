@@ -78,17 +78,17 @@ def check_r(output):
 
 def test_python(tmp_path):
     script = tmp_path / "readme.py"
-    script.write_text(block("python"))
+    script.write_text(block("python") + block("python", read("python-package/README.md")))
     output = run([sys.executable, str(script)], cwd=tmp_path)
     print("ran with real Spark")
-    assert output == shown("python")
+    assert output == shown("python") + "[49.5, 49.5]\n"
 
 
 def test_r_with_sparklyr(tmp_path):
     if not has_sparklyr():
         pytest.skip("sparklyr is not installed; test_r_without_sparklyr runs the closures")
     script = tmp_path / "readme.R"
-    script.write_text(r_code())
+    script.write_text(r_code() + block("r", read("r-package/README.md")))
     environment = {**os.environ, "SPARK_HOME": spark_home()}
     output = run(["Rscript", str(script)], cwd=tmp_path, env=environment)
     print("ran with real sparklyr and Spark")
@@ -109,3 +109,13 @@ def test_r_without_sparklyr(tmp_path):
     output = run(["Rscript", "readme.R"], cwd=tmp_path)
     print("ran with four R processes and a stand-in for sparklyr")
     check_r(output)
+
+
+PAGES = ("README.md", "r-package/README.md", "python-package/README.md")
+
+
+@pytest.mark.parametrize(("page", "lines", "words"), zip(PAGES, (80, 60, 70), (700, 400, 450)))
+def test_a_readme_fits_a_screen(page, lines, words):
+    text = read(page)
+    assert len(text.splitlines()) <= lines
+    assert len(text.split()) <= words
