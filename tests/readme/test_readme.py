@@ -119,3 +119,14 @@ def test_a_readme_fits_a_screen(page, lines, words):
     text = read(page)
     assert len(text.splitlines()) <= lines
     assert len(text.split()) <= words
+
+
+@pytest.mark.parametrize("page", [*PAGES, "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md"])
+def test_links_of_a_page_lead_somewhere(page):
+    """Files of the tree are there. Package indexes show READMEs of packages without the tree."""
+    text = read(page)
+    for alternative, target in re.findall(r"\[([^][]*)\]\(([^) #]*)[^)]*\)", text):
+        assert alternative, target
+        if not target.startswith("https://github.com/sparkring/sparkring"):
+            assert page not in PAGES[1:], target
+            assert (ROOT / target).exists(), target
