@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-#' Initialise a communicator: find the other ranks of the job
+#' Initialize a communicator: find the other ranks of the job
 #'
 #' `ring_init()` opens a communicator. It connects to the other processes of the job, the ranks, and
 #' checks that they belong to the job. It returns when all ranks have connected; that phase is

@@ -2,7 +2,7 @@
 #
 # Times that differ by rounding alone, such as 0.3 and 0.1 + 0.2, are made equal, as by aeqSurv() of
 # survival: each time of a chain becomes the first time of its chain. A chain has gaps of at most a
-# tolerance between neighbours. It may reach over the times of many ranks.
+# tolerance between neighbors. It may reach over the times of many ranks.
 
 times_tolerance <- sqrt(.Machine$double.eps)
 
@@ -10,7 +10,7 @@ times_tolerance <- sqrt(.Machine$double.eps)
 times_fix <- function(comm, own) {
   times <- c(own$start, own$stop)
   values <- unique(times[is.finite(times)])
-  # Neighbours of whole numbers are too far from each other.
+  # Neighbors of whole numbers are too far from each other.
   apart <- all(values == trunc(values)) && max(0, abs(values)) < 0.5 / times_tolerance
   if (ring_allreduce(comm, as.double(!apart)) == 0) return(own)
   part <- records_part(comm, values)

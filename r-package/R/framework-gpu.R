@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The GPUs of a rank, by CUDA_VISIBLE_DEVICES. CUDA reads the variable once in a process, when CUDA
-# is initialised, and then opens nvidia-uvm. Python's frameworks/_gpu.py and _device.py do the same;
+# is initialized, and then opens nvidia-uvm. Python's frameworks/_gpu.py and _device.py do the same;
 # in Python a task can also read which GPUs Spark has assigned to it.
 
 #' Choose the GPUs of this rank
@@ -30,7 +30,7 @@
 #' @returns The names of the GPUs of this rank, as in `CUDA_VISIBLE_DEVICES`: a character vector.
 #' @section Errors:
 #' As for [ring_allreduce()]. In addition, `ring_error_invalid` on all ranks: when a rank sees too
-#' few GPUs, when an address is not in `CUDA_VISIBLE_DEVICES`, and when a process has initialised
+#' few GPUs, when an address is not in `CUDA_VISIBLE_DEVICES`, and when a process has initialized
 #' CUDA with other GPUs.
 #' @seealso [ring_tf_config()], [ring_nccl_id()], [ring_device()]
 #' @examples
@@ -136,7 +136,7 @@ gpus_use <- function(names, before) {
   if (!identical(value, now) && "nvidia-uvm" %in% basename(gpus_open_files())) {
     was <- if (is.na(now)) "unset" else paste0("\"", now, "\"")
     ring_stop("INVALID", sprintf(paste(
-      "CUDA was initialised in this process while CUDA_VISIBLE_DEVICES was %s, so it will not use",
+      "CUDA was initialized in this process while CUDA_VISIBLE_DEVICES was %s, so it will not use",
       "the GPUs \"%s\" of this rank: call ring_gpus() before anything uses a GPU"
     ), was, value))
   }

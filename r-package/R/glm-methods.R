@@ -83,7 +83,7 @@ logLik.ring_glm <- function(object, ...) {
   structure(parameters - object$aic / 2, nobs = object$nobs, df = parameters, class = "logLik")
 }
 
-#' Predict from a distributed generalised linear model
+#' Predict from a distributed generalized linear model
 #'
 #' `predict()` needs no communicator and no rows of the fit, so it works anywhere, such as inside
 #' `sparklyr::spark_apply()`. Constants of the formula that are not in `newdata` have their values

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The numbers of a fitted generalised linear model that need another visit to the rows: the
+# The numbers of a fitted generalized linear model that need another visit to the rows: the
 # dispersion, the null deviance, AIC and the quantiles of the residuals.
 
 # Sums over all ranks: rows with a weight, weights, Pearson's statistic, weighted y for the mean of

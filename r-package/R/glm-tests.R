@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Tests and intervals of a generalised linear model. Most fit other models, so they need the rows:
+# Tests and intervals of a generalized linear model. Most fit other models, so they need the rows:
 # all ranks call them, where the model was fitted.
 
 # The rows of the model on this rank, in the form of glm_rows(), and the communicator.
@@ -224,7 +224,7 @@ glm_profile <- function(i, object, rows, limit, del, maxsteps) {
   data.frame(value = value, root = root)[order(value), ]
 }
 
-#' Confidence intervals of a distributed generalised linear model
+#' Confidence intervals of a distributed generalized linear model
 #'
 #' `confint()` returns the confidence intervals of the coefficients: by default those of the profile
 #' likelihood, as for [stats::glm()].

@@ -4,7 +4,7 @@
 # over the ranks. The weighted rows are decomposed by tsqr(), which squares nothing, so the result
 # has as many digits as that of glm(). Rank 0 broadcasts the solution.
 
-#' Distributed GLM: fit a generalised linear model to data on many ranks
+#' Distributed GLM: fit a generalized linear model to data on many ranks
 #'
 #' `ring_glm()` fits the model of [stats::glm()] to the rows of all ranks. All ranks call it, each
 #' with its own rows; or the driver calls it with a Spark table. Every rank gets the same

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Penalised regression on rows that are spread over the ranks. At each penalty of the path, Newton's
+# Penalized regression on rows that are spread over the ranks. At each penalty of the path, Newton's
 # method replaces the loss by a quadratic function, whose gradient and curvature are sums over the
-# ranks: see src/elastic_net.h. Rank 0 minimises it with the penalty: see glmnet-quadratic.R. Both
+# ranks: see src/elastic_net.h. Rank 0 minimizes it with the penalty: see glmnet-quadratic.R. Both
 # are summed for columns that may be in the model only: the active columns, and those that the
 # strong rules (Tibshirani and others, 2012) do not exclude. A penalty is done when all columns
 # satisfy the Karush-Kuhn-Tucker conditions.
 
 # nolint start: object_name_linter. The arguments are those of glmnet().
-#' Distributed lasso and elastic net: penalised regression on data on many ranks
+#' Distributed lasso and elastic net: penalized regression on data on many ranks
 #'
 #' `ring_glmnet()` fits the models of `glmnet::glmnet()` to the rows of all ranks, for a path of
 #' penalties, and chooses the penalty by cross-validation on request. All ranks call it, each with
@@ -331,7 +331,7 @@ glmnet_gaussian <- function(comm, rows, settings) {
   })
 }
 
-# All other losses. Ranks sum the gradient and the curvature; rank 0 minimises.
+# All other losses. Ranks sum the gradient and the curvature; rank 0 minimizes.
 glmnet_newton <- function(comm, rows, settings) {
   least <- ring_allreduce(comm, sum(rows$weights * glmnet_least(rows$y, rows$family)))
   pass <- function(b, active, whole) {

@@ -19,7 +19,7 @@ lm_sketch <- function(object) {
   ))
 }
 
-# The sketch of a generalised linear model, for predict.lm().
+# The sketch of a generalized linear model, for predict.lm().
 glm_sketch <- function(object) {
   object[c("deviance", "model_squares")] <- 0
   lm_sketch(object)

@@ -18,7 +18,7 @@
 #' that depend on columns before them are found by the tolerance of `lm()`, and have `NA` as
 #' coefficient.
 #'
-#' `ridge` adds `ridge * sum(b^2)` to the (weighted) sum of squares that is minimised, where `b` are
+#' `ridge` adds `ridge * sum(b^2)` to the (weighted) sum of squares that is minimized, where `b` are
 #' all coefficients but the intercept. Scale the columns first, if the penalty is to be the same for
 #' all. The degrees of freedom are then the trace of the hat matrix, and standard errors are those
 #' of the biased estimates. `anova()`, `drop1()`, `add1()`, `step()` and [sandwich::vcovHC()] are

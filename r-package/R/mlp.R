@@ -2,7 +2,7 @@
 #
 # A multilayer perceptron: sigmoid layers, and at the end a softmax over classes or, for numbers, a
 # linear unit. It is trained on all rows at once by L-BFGS. Parameters are one vector for the
-# optimiser, layer after layer: weights, then biases.
+# optimizer, layer after layer: weights, then biases.
 
 #' Train a neural network (multilayer perceptron) on data on many ranks
 #'

@@ -80,7 +80,7 @@ model_squares_table <- function(object, scope, count, ranks, squares, scale, tes
   model_terms_heading(table, object, scale, sign)
 }
 
-# The table of a generalised linear model.
+# The table of a generalized linear model.
 model_deviance_table <- function(object, scope, count, fits, scale, test, k, sign) {
   deviance <- fits["deviance", ]
   spread <- if (scale > 0) scale else object$dispersion

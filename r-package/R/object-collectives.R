@@ -43,7 +43,7 @@
 #'   return one value.
 #' @section Errors:
 #' `ring_error_invalid` for an invalid argument, or without a token. Nothing was sent then. If a
-#' rank cannot serialise its value, that rank gets the error of [serialize()], and its receivers get
+#' rank cannot serialize its value, that rank gets the error of [serialize()], and its receivers get
 #' `ring_error_invalid`. So does a rank that cannot read a value. In the condition `rank` is the
 #' rank of the value. The communicator stays usable. So it does after the `ring_error_mismatch` of
 #' `ring_allreduce_object()` with functions that differ. Other errors as for [ring_allreduce()].

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Rank 0 runs stats::optim(). The other ranks receive the parameters for which rank 0 needs a value.
-# One optimiser decides, so that ranks whose processors or BLAS round differently make the same
+# One optimizer decides, so that ranks whose processors or BLAS round differently make the same
 # calls.
 
 optim_orders <- c(done = 0, value = 1, gradient = 2, failed = 3)
 
-#' Distributed optim(): optimise a function whose parts are on many ranks
+#' Distributed optim(): optimize a function whose parts are on many ranks
 #'
 #' `ring_optim()` runs [stats::optim()] on an objective that is a sum over all ranks, such as a
 #' log-likelihood of rows that are spread over the ranks. Every rank passes a function of its own
@@ -16,7 +16,7 @@ optim_orders <- c(done = 0, value = 1, gradient = 2, failed = 3)
 #' @param par The initial values, a numeric vector. Rank 0's values are used; the vectors of the
 #'   other ranks must have the same length.
 #' @param fn A function of the parameters that returns one number: this rank's part of the
-#'   objective. A rank without rows returns 0. The sum over the ranks is minimised, or maximised if
+#'   objective. A rank without rows returns 0. The sum over the ranks is minimized, or maximized if
 #'   `control$fnscale` is negative.
 #' @param gr A function of the parameters that returns this rank's part of the gradient, a numeric
 #'   vector of the length of `par`. `NULL`, on all ranks: finite differences, which call `fn` twice
@@ -116,7 +116,7 @@ optim_total <- function(comm, part, par, length) {
   agree_total(comm, part(par), double(length))
 }
 
-# Runs the optimiser on rank 0. An error in a sum is known to all ranks already. Any other error is
+# Runs the optimizer on rank 0. An error in a sum is known to all ranks already. Any other error is
 # sent to them.
 optim_lead <- function(comm, par, parts, optimise) {
   ranks_failed <- FALSE
@@ -148,7 +148,7 @@ optim_follow <- function(comm, par, parts) {
     order <- names(optim_orders)[[message[[1L]] + 1L]]
     if (order == "done") return(optim_share(comm, list(par = par), length(par)))
     if (order == "failed") {
-      text <- paste0("rank 0 could not optimise: ", broadcast_strings(comm, character()))
+      text <- paste0("rank 0 could not optimize: ", broadcast_strings(comm, character()))
       ring_stop("INVALID", text, rank = 0L, call = NULL)
     }
     at <- stats::setNames(message[-1L], names(par))

@@ -144,7 +144,7 @@ def test_not_asked(be, comm):
 def test_too_late(be, comm, tmp_path):
     be(Task(["0"]), "6,7")
     with open(tmp_path / "nvidia-uvm", "w"):
-        text = "initialised in this process while CUDA_VISIBLE_DEVICES was '6,7', so it will not"
+        text = "initialized in this process while CUDA_VISIBLE_DEVICES was '6,7', so it will not"
         with pytest.raises(sparkring.InvalidError, match=text):
             comm.gpus()
         assert os.environ[VISIBLE] == "6,7"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generalised linear models and proportional hazards are those of glm() and coxph() in R."""
+"""Generalized linear models and proportional hazards are those of glm() and coxph() in R."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ class Communicator:
         Returns
         -------
         numpy.ndarray or torch.Tensor
-            Not initialised. In ordinary memory where the ranks share no memory.
+            Not initialized. In ordinary memory where the ranks share no memory.
 
         Raises
         ------

@@ -30,7 +30,7 @@ class Compressor(NamedTuple):
         return tf.cast(tensor, self.wire_dtype(tensor.dtype.name)), tensor.dtype
 
     def decompress(self, tensor: Any, ctx: Any) -> Any:
-        """Return a tensor that has travelled in its first dtype."""
+        """Return a tensor that has traveled in its first dtype."""
         import tensorflow as tf
 
         return tf.cast(tensor, ctx)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draw a trace as SVG: a lane a rank, calls in the colour of their collective, waits hatched."""
+"""Draw a trace as SVG: a lane a rank, calls in the color of their collective, waits hatched."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def span(event: Event, begin: float, end: float) -> Span:
 
 
 def joined(frame: Frame, spans: list[Span]) -> Iterator[Span]:
-    """Join neighbours of one kind that are too narrow to be seen apart. Calls come before waits."""
+    """Join neighbors of one kind that are too narrow to be seen apart. Calls come before waits."""
     narrow = (frame.end - frame.begin) / (WIDTH - LEFT - RIGHT) * 0.6
     for kind in ("call", "wait", "queue", "negotiate"):
         last: dict[int, Span] = {}
@@ -241,7 +241,7 @@ def legend(spans: list[Span]) -> Iterator[str]:
 
 
 def fill(colour: str) -> str:
-    """Write the attribute of a colour."""
+    """Write the attribute of a color."""
     return f'fill="{colour}"'
 
 

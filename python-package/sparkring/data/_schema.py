@@ -33,7 +33,7 @@ class Field(NamedTuple):
     shape: tuple[int, ...]
 
     def empty(self, rows: int) -> NDArray[Any]:
-        """Make an uninitialised array for rows."""
+        """Make an uninitialized array for rows."""
         return np.empty((rows, *self.shape), self.dtype)
 
 

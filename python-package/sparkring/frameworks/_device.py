@@ -6,7 +6,7 @@ GPUs that the executor sees: where CUDA_VISIBLE_DEVICES is set on the executor, 
 into it. The executor's value is kept, because Spark reuses its Python workers, and the addresses of
 the next task are indexes into the same value.
 
-CUDA reads the variable once in a process, when CUDA is initialised, and then opens ``nvidia-uvm``.
+CUDA reads the variable once in a process, when CUDA is initialized, and then opens ``nvidia-uvm``.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def use(names: list[str], object_to: Callable[[str], None]) -> list[str]:
     if value != now and _initialised():
         was = "unset" if now is None else repr(now)
         object_to(
-            f"CUDA was initialised in this process while {VISIBLE} was {was}, so it will not use"
+            f"CUDA was initialized in this process while {VISIBLE} was {was}, so it will not use"
             f" the GPUs {value!r} of this rank. Call gpus() before anything uses a GPU; where Spark"
             " has used this process for another task, set spark.python.worker.reuse to false"
         )

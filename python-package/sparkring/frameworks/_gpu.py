@@ -50,7 +50,7 @@ def gpus(comm: Ring = None, /, count: int | None = None) -> list[str]:
     ------
     InvalidError
         When there are too few GPUs, or none though Spark was asked for GPUs. Also for an address
-        outside ``CUDA_VISIBLE_DEVICES``, and when CUDA was initialised in this process with other
+        outside ``CUDA_VISIBLE_DEVICES``, and when CUDA was initialized in this process with other
         GPUs. Also when another rank fails with one of these errors; ``rank`` is the failed rank.
     MismatchError, PeerLostError, TimeoutError, AbortedError
         As for `Communicator.allreduce`.

@@ -99,7 +99,7 @@ def set_variables(ring: Any, port: int) -> dict[str, str]:
 
 
 def _has_only_cpu() -> bool:
-    """Return whether PyTorch is there and has no accelerator. CUDA is not initialised."""
+    """Return whether PyTorch is there and has no accelerator. CUDA is not initialized."""
     if device.names_in(os.environ.get(device.VISIBLE)):
         return False
     try:

@@ -22,7 +22,7 @@ from sparkring.models._summary import (
 
 
 def cox_summary(model: Any) -> Summary:
-    """Summarise a `CoxPH`."""
+    """Summarize a `CoxPH`."""
     names = labels_of(model)
     is_robust = not np.array_equal(model.covariance_, model.naive_covariance_)
     naive = np.sqrt(np.diag(model.naive_covariance_))

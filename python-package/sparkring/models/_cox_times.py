@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times that arithmetic has made nearly equal become equal, as by ``timefix`` of R's survival.
 
-The different times of all ranks are sorted, and each rank has an interval of them. Neighbours whose
+The different times of all ranks are sorted, and each rank has an interval of them. Neighbors whose
 distance is within a tolerance are a chain, which may extend over several ranks. All times of a
 chain become its first time.
 """
@@ -35,7 +35,7 @@ def fix(comm: Communicator, columns: dict[str, Array]) -> dict[str, Array]:
     """
     names = [name for name in ("start", "stop") if name in columns]
     times = np.concatenate([columns[name] for name in names])
-    # Neighbours of whole numbers are too far from each other.
+    # Neighbors of whole numbers are too far from each other.
     is_near = (times % 1 != 0).any() or np.abs(times).max(initial=0) >= 0.5 / TOLERANCE
     if comm.allreduce(float(is_near), op="max") == 0:
         return columns

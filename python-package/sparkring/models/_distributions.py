@@ -62,7 +62,7 @@ def chi_squared_tail(x: float, freedom: float) -> float:
 
 
 def beta(a: float, b: float, x: float) -> float:
-    """Return the regularised incomplete beta function."""
+    """Return the regularized incomplete beta function."""
     if x <= 0 or x >= 1:
         return min(1.0, max(0.0, x))
     if x > (a + 1) / (a + b + 2):

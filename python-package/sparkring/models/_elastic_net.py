@@ -53,7 +53,7 @@ class NetModel(MeanModel):
 class ElasticNet(NetModel):
     """A linear or logistic model with the penalty of the elastic net.
 
-    Minimises half of the mean deviance (for ``"gaussian"``, half of the mean squared error) plus
+    Minimizes half of the mean deviance (for ``"gaussian"``, half of the mean squared error) plus
     ``alpha * l1_ratio`` times the sum of absolute coefficients plus ``alpha * (1 - l1_ratio) / 2``
     times the sum of squared coefficients, as in scikit-learn. Columns are not scaled: see
     `StandardScaler`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Families and links of generalised linear models, as in R: its starting means, limits and AIC."""
+"""Families and links of generalized linear models, as in R: its starting means, limits and AIC."""
 
 from __future__ import annotations
 

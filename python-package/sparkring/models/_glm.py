@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generalised linear models, with the tests of R's ``summary()``."""
+"""Generalized linear models, with the tests of R's ``summary()``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class GeneralizedLinearModel(MeanModel):
-    """A generalised linear model of the rows of all ranks, with tests.
+    """A generalized linear model of the rows of all ranks, with tests.
 
     The fit has the steps of ``glm()`` in R. The weighted rows of a step are decomposed by TSQR, so
     nothing is squared. Columns that depend on columns before them have the coefficient 0, and NaN

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class PoissonRegressor(MeanModel):
     """Poisson regression with a ridge penalty, as in scikit-learn.
 
-    Minimises half of the mean deviance plus ``alpha / 2`` times the sum of squared coefficients.
+    Minimizes half of the mean deviance plus ``alpha / 2`` times the sum of squared coefficients.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class PoissonRegressor(MeanModel):
 
 
 def penalised(problem: Problem, alpha: float, max_iter: int, tol: float) -> Fit:
-    """Minimise the deviance plus ``alpha`` times the sum of squared coefficients. Collective."""
+    """Minimize the deviance plus ``alpha`` times the sum of squared coefficients. Collective."""
     penalty = np.full(problem.width, alpha)
     penalty[: problem.intercept] = 0
     return irls.iterate(
@@ -106,7 +106,7 @@ def penalised(problem: Problem, alpha: float, max_iter: int, tol: float) -> Fit:
 class LogisticRegression(LinearModel):
     """Logistic regression for two or more classes, as in scikit-learn.
 
-    Minimises ``C`` times the weighted sum of the logistic loss plus half of the sum of squared
+    Minimizes ``C`` times the weighted sum of the logistic loss plus half of the sum of squared
     coefficients. Three or more classes have coefficients each, whose curvature is a matrix of
     ``classes * features`` rows and columns on every rank.
 

@@ -153,7 +153,7 @@ def softmax(eta: Array) -> tuple[Array, Array]:
 
 
 def fit(rows: Rows, classes: Any, intercept: bool, alpha: float, max_iter: int, tol: float) -> Fit:
-    """Minimise the weighted loss plus the penalty. Collective."""
+    """Minimize the weighted loss plus the penalty. Collective."""
     shift = moments.shift_of(rows, False) if intercept else np.zeros(rows.width)
     problem = Problem(rows, classes, shift, bool(intercept), alpha)
     beta = np.zeros(problem.shape)

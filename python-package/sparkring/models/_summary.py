@@ -53,7 +53,7 @@ def labels_of(model: Any) -> list[str]:
 
 
 def glm_summary(model: Any) -> Summary:
-    """Summarise a generalised linear model."""
+    """Summarize a generalized linear model."""
     names = ["(Intercept)"] * int(model.fit_intercept) + labels_of(model)
     estimates = np.concatenate([[model.intercept_] * int(model.fit_intercept), model.coef_])
     aliased = model.aliased_

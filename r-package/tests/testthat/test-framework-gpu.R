@@ -80,13 +80,13 @@ test_that("an address without a place, too few, and what is none", {
   expect_match(said[[4]], "`count` is -1: it must be 0 or more")
 })
 
-test_that("CUDA is not told once it is initialised", {
+test_that("CUDA is not told once it is initialized", {
   said <- alone("4,5", {
     file <- file(file.path(tempdir(), "nvidia-uvm"), "w")
     text <- tryCatch(ring_gpus(comm, 1), ring_error_invalid = conditionMessage)
     close(file)
     list(text, ring_gpus(comm, 1))
   })
-  expect_match(said[[1]], "CUDA was initialised in this process while .* was \"4,5\", so it will")
+  expect_match(said[[1]], "CUDA was initialized in this process while .* was \"4,5\", so it will")
   expect_identical(said[[2]], "4")
 })

@@ -59,8 +59,8 @@ test_that("an error on one rank is one on all, and the communicator goes on", {
   expect_identical(at_fault(3, 1), "`gr` must return 2 numbers, not 1")
   expect_match(at_fault(3, c(0, 2)), "^rank 1 .* failed: `gr` must return 2 numbers, not 1$")
   expect_identical(at_fault(4, 0), "initial value in 'vmmin' is not finite")
-  expect_match(at_fault(4, 1:2), "^rank 0 could not optimise: initial value in 'vmmin' is not fin")
-  expect_match(at_fault(5, 1:2), "^rank 0 could not optimise: ")
+  expect_match(at_fault(4, 1:2), "^rank 0 could not optimize: initial value in 'vmmin' is not fin")
+  expect_match(at_fault(5, 1:2), "^rank 0 could not optimize: ")
   expect_identical(lapply(results, `[[`, 6), list(3, 3, 3))
 })
 
