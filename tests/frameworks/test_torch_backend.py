@@ -13,8 +13,12 @@ import pytest
 import sparkring
 from ranks import LIMIT, open_comm, outcomes, run
 
-worlds = pytest.mark.parametrize("size", [2, 3])
-links = pytest.mark.parametrize("shared", ["1", "0"], ids=["shm", "tcp"])
+LONG = pytest.mark.long
+worlds = pytest.mark.parametrize(
+    ("size", "shared"),
+    [(2, "0"), (3, "1"), pytest.param(2, "1", marks=LONG), pytest.param(3, "0", marks=LONG)],
+    ids=["2-tcp", "3-shm", "2-shm", "3-tcp"],
+)
 
 
 def every_collective():
@@ -222,7 +226,6 @@ def groups(torch, dist, rank, size):
     dist.barrier()
 
 
-@links
 @worlds
 def test_collectives(size, shared, monkeypatch):
     monkeypatch.setenv("SPARKRING_SHARED_MEMORY", shared)
@@ -305,7 +308,6 @@ def wrong_size(torch, dist, rank):
             dist.recv(torch.empty(4), 0, tag=9)
 
 
-@links
 @worlds
 def test_messages(size, shared, monkeypatch):
     monkeypatch.setenv("SPARKRING_SHARED_MEMORY", shared)

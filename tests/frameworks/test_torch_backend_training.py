@@ -116,7 +116,7 @@ def skip_and_join(torch, rank, size):
             model(torch.ones(2, 8)).sum().backward()
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [pytest.param(2, marks=pytest.mark.long), 3])
 def test_distributed_data_parallel(size):
     run(size, train_replicas)
 
@@ -185,7 +185,7 @@ def tensors(torch, mesh, size):
     assert torch.allclose(split(x), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [pytest.param(2, marks=pytest.mark.long), 3])
 def test_shards(size, tmp_path):
     run(size, train_shards, str(tmp_path / "checkpoint"))
 

@@ -12,8 +12,17 @@ import pytest
 import sparkring
 from ranks import open_comm, outcomes, run
 
-worlds = pytest.mark.parametrize("size", [2, 3])
 paths = pytest.mark.parametrize("path", ["nccl", "host"])
+LONG = pytest.mark.long
+worlds = pytest.mark.parametrize(
+    ("size", "path"),
+    [
+        (3, "nccl"),
+        (2, "host"),
+        pytest.param(2, "nccl", marks=LONG),
+        pytest.param(3, "host", marks=LONG),
+    ],
+)
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +69,6 @@ def every_collective(path):
 
 
 @worlds
-@paths
 def test_every_collective(size, path):
     for calls in run(size, every_collective, path):
         assert calls > 70
@@ -128,7 +136,6 @@ def train(path):
 
 
 @worlds
-@paths
 def test_training(size, path):
     for calls in run(size, train, path):
         assert calls >= 10, "the device has carried the buckets"
@@ -211,7 +218,7 @@ def hvd_operations():
         hvd.shutdown()
 
 
-@worlds
+@pytest.mark.parametrize("size", [pytest.param(2, marks=LONG), 3])
 def test_horovods_api(size):
     run(size, hvd_operations)
 
