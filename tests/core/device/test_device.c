@@ -282,7 +282,7 @@ static void test_memory(void) {
 }
 
 int main(void) {
-  RUN(test_every_dtype_and_op);
+  RUN_WITHOUT_THREADS(test_every_dtype_and_op);
   RUN(test_every_count);
   RUN(test_unequal_parts_and_messages);
   RUN(test_calls_run_in_order);

@@ -434,11 +434,11 @@ static void test_without_capacity(void) {
 }
 
 int main(void) {
-  RUN(test_every_size);
-  RUN(test_every_reduction);
-  RUN(test_every_place);
+  RUN_WITHOUT_THREADS(test_every_size);
+  RUN_WITHOUT_THREADS(test_every_reduction);
+  RUN_WITHOUT_THREADS(test_every_place);
   RUN(test_requests_and_children);
-  RUN(test_nans);
+  RUN_WITHOUT_THREADS(test_nans);
   RUN(test_without_capacity);
   return 0;
 }

@@ -6,6 +6,7 @@
 #ifndef RING_CHECK_H
 #define RING_CHECK_H
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,22 @@
     printf("%s\n", #test);                                                                         \
     fflush(stdout);                                                                                \
     test();                                                                                        \
+  } while (0)
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define CHECK_THREADS_ALONE true
+#endif
+#endif
+#ifndef CHECK_THREADS_ALONE
+#define CHECK_THREADS_ALONE false
+#endif
+
+/* As RUN, but not with the sanitizer of threads, which sees nothing in a test that gives each rank one thread, or
+ * that varies values only. */
+#define RUN_WITHOUT_THREADS(test)                                                                  \
+  do {                                                                                             \
+    if (!CHECK_THREADS_ALONE) RUN(test);                                                           \
   } while (0)
 
 #endif
