@@ -90,7 +90,7 @@ def by_one_rank(tmp_path_factory):
     return path, found
 
 
-@pytest.mark.parametrize("size", range(2, 8))
+@pytest.mark.parametrize("size", [2, 3, 5, 7])
 def test_every_row_once_and_equal_steps(by_one_rank, size):
     table, alone = by_one_rank
     ranks = run(size, every_way, table)
