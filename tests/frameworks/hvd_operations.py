@@ -253,6 +253,10 @@ def differ(torch, hvd, rank, size):
         tensor = torch.sparse_coo_tensor([[0], [0]], [1.0], (2, 2 + rank))
         return hvd.synchronize(hvd.sparse_allreduce_async(tensor))
 
+    def means():
+        op = hvd.Sum if first else hvd.Average
+        return hvd.sparse_allreduce_async(sparse, op=op)()
+
     def steps():
         op = hvd.Adasum if first else hvd.Sum
         return hvd.grouped_allreduce([real, real], op=op)
@@ -262,6 +266,7 @@ def differ(torch, hvd, rank, size):
         (kinds, "allreduce of .* allgather of"),
         (entries, r"sparse float32 \[2, 2\].*allreduce of float32"),
         (shapes, r"sparse float32 \[2, 2\].*sparse float32 \[2, 3\]"),
+        (means, "sparse .*, Sum.* sparse .*, Average"),
         (steps, r"Adasum of float32 \[2\]"),
     ):
         with pytest.raises(hvd.HorovodInternalError, match=f"MismatchError: .*{text}"):

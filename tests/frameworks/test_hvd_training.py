@@ -219,6 +219,14 @@ def states(torch, hvd, rank, size):
     assert state["param_groups"][0]["lr"] == 0.2 and state["state"][0]["step"] == 4
     moments = state["state"][0]["exp_avg"]
     assert moments.abs().sum() > 0 and (hvd.broadcast(moments, 1) == moments).all()
+    groups = [{"params": [each]} for each in model.parameters()]
+    kinds = torch.optim.SGD if rank == 0 else torch.optim.Adam
+    for other, text in (
+        (kinds(model.parameters(), lr=0.1), r"rank 0: SGD .* rank 1: Adam with groups of \[4\]"),
+        (torch.optim.SGD(groups[: 3 + (rank == 0)], lr=0.1), r".*\[1, 1, 1, 1\] .* \[1, 1, 1\] "),
+    ):
+        with pytest.raises(hvd.HorovodInternalError, match=f"different optimizers: {text}"):
+            hvd.broadcast_optimizer_state(other, root_rank=0)
 
 
 def schedules(torch, hvd, rank, size):

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from sparkring._horovod.objects import broadcast_object
+from sparkring._horovod.errors import HorovodInternalError
+from sparkring._horovod.objects import allgather_object, broadcast_object
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
 from sparkring.torch._horovod import starts
 from sparkring.torch._horovod.shared_state import load_in_place
@@ -64,12 +65,34 @@ def broadcast_optimizer_state(
     model : Module
         Horovod's, and ignored.
     process_set : ProcessSet
+
+    Raises
+    ------
+    ValueError
+        For LBFGS.
+    HorovodInternalError
+        When the ranks' optimizers have different classes or groups, and when ranks fail.
     """
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("the state of LBFGS cannot be broadcast: use broadcast_object()")
+    _compare(optimizer, process_set)
     is_root = process_set.group().index(root_rank) == process_set.rank()
     state = broadcast_object(
         optimizer.state_dict() if is_root else None, root_rank, "optimizer", process_set
     )
     if not is_root:
         load_in_place(optimizer, optimizer.load_state_dict, state)
+
+
+def _compare(optimizer: torch.optim.Optimizer, process_set: ProcessSet) -> None:
+    """Raise an error on all ranks if their optimizers cannot have one state."""
+    counts = [len(group["params"]) for group in optimizer.param_groups]
+    mine = f"{type(optimizer).__name__} with groups of {counts} parameters"
+    everywhere = allgather_object(mine, "optimizer", process_set)
+    ranks = process_set.ranks or range(len(everywhere))
+    for rank, other in zip(ranks, everywhere):
+        if other != everywhere[0]:
+            raise HorovodInternalError(
+                f"ranks have different optimizers: rank {ranks[0]}: {everywhere[0]}; rank {rank}:"
+                f" {other}: make the same optimizer on all ranks"
+            )

@@ -158,7 +158,7 @@ def sparse_allreduce(
     if op not in (ops.Average, ops.Sum):
         raise ValueError(f"op is {op!r}: sparse_allreduce_async takes Average and Sum")
     mine = tensor.detach().coalesce()
-    note = f"sparse {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+    note = f"sparse {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}, {op}"
     gathered = operations.gather_entries(_pack(mine), note, name, process_set)
 
     def finish(rows: torch.Tensor) -> torch.Tensor:
