@@ -23,15 +23,14 @@
 #' | `ring_error_system`      | a system call failed                                           |
 #' | `ring_error_remote`      | a rank of [ring_apply()] or [ring_run()] failed or was lost    |
 #'
-#' The condition is a list with `message` and `call`, as usual, and three more elements. `status` is
-#' a string, such as `"TIMEOUT"`. `rank` is the rank at fault, an integer. `errno` is the error code
-#' of the operating system, an integer. `rank` and `errno` are `NA` if they are unknown.
-#'
 #' An error in a collective call breaks the communicator, unless it is `ring_error_invalid` or
 #' `ring_error_busy`. An interrupt breaks the communicator, too. On a broken communicator every
 #' later call fails with the same error; [ring_init()] can open a new communicator. Some functions
 #' raise further errors that leave the communicator usable: see *Errors* on their help pages.
 #'
+#' @returns A condition: a list with `message` and `call`, as usual, and three more elements.
+#'   `status` is a string, such as `"TIMEOUT"`. `rank` is the rank at fault, an integer. `errno` is
+#'   the error code of the operating system, an integer. Unknown ones are `NA`.
 #' @seealso `vignette("failures")`, for the text of each error, its usual causes and the remedies;
 #'   [ring_close()], to close or abort a communicator.
 #' @name ring_error

@@ -20,6 +20,8 @@
 #' Further arguments of `set_engine()` are those of the function in the second column. Weights of
 #' rows are case weights of parsnip. Predictions need no communicator.
 #'
+#' @returns `parsnip::fit()` returns a `model_fit` of parsnip. Its element `fit` is what the
+#'   function in the second column returns.
 #' @name ring_parsnip
 #' @seealso [ring_lm()], [ring_glm()], [ring_coxph()], [ring_mlp()]
 #' @examples
