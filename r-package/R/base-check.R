@@ -33,11 +33,11 @@ check_length <- function(x) {
   check_stop("`length` must be one whole number, 0 or more, not ", describe(x))
 }
 
-check_counts <- function(x) {
+check_counts <- function(x, name = "counts") {
   if (is.numeric(x) && !is.object(x) && all(is.finite(x)) && all(x == trunc(x))) {
     return(as.double(x))
   }
-  check_stop("`counts` must be whole numbers, one for each rank, not ", describe(x))
+  check_stop("`", name, "` must be whole numbers, one for each rank, not ", describe(x))
 }
 
 # The factors before and after a reduction.

@@ -163,7 +163,7 @@ bootstrap_quantile <- function(values, shares) {
 confint.ring_bootstrap <- function(object, parm, level = 0.95,
                                    type = c("bca", "perc", "basic", "norm"), ...) {
   check_method_dots(...)
-  type <- match.arg(type)
+  type <- check_choice(type)
   if (type == "bca" && is.null(object$L)) {
     stop("BCa intervals need a jackknife: see `groups`", call. = FALSE)
   }

@@ -30,11 +30,15 @@
 #' ring_port_release(comm, port)
 #' ring_close(comm)
 #' @export
-ring_port_reserve <- function(comm) .Call(C_port_reserve, comm)
+ring_port_reserve <- function(comm) {
+  check_given(comm)
+  .Call(C_port_reserve, comm)
+}
 
 #' @rdname ring_port_reserve
 #' @export
 ring_port_release <- function(comm, port = NULL) {
+  check_given(comm)
   port <- check_whole(port, "port", least = 1, absent = 0L)
   invisible(.Call(C_port_release, comm, port))
 }

@@ -27,6 +27,7 @@
 #' ring_close(comm)
 #' @export
 ring_comm_split <- function(comm, color, key = 0) {
+  check_given(comm, color)
   if (length(color) == 1L && is.atomic(color) && is.na(color)) color <- NULL
   color <- check_whole(color, "color", least = 0, absent = -1L)
   .Call(C_comm_split, comm, color, check_whole(key, "key", least = -.Machine$integer.max))

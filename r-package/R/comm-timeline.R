@@ -64,6 +64,7 @@ ring_timeline_start <- function(comm, path, mark_cycles = FALSE) {
 #' @rdname ring_timeline_start
 #' @export
 ring_timeline_stop <- function(comm) {
+  check_given(comm)
   failed <- .Call(C_trace_stop, comm)
   if (!is.null(failed)) ring_stop("SYSTEM", paste("the timeline lacks its last events:", failed))
   invisible()

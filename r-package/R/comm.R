@@ -35,7 +35,10 @@ ring_local_size <- function(comm) .Call(C_comm_local_size, comm)
 
 #' @rdname ring_rank
 #' @export
-ring_hosts <- function(comm) .Call(C_comm_hosts, comm)
+ring_hosts <- function(comm) {
+  check_given(comm)
+  .Call(C_comm_hosts, comm)
+}
 
 #' Counters: bytes and messages that a communicator has sent and received
 #'
@@ -61,6 +64,7 @@ ring_hosts <- function(comm) .Call(C_comm_hosts, comm)
 #' ring_close(comm)
 #' @export
 ring_counters <- function(comm, peer = NULL) {
+  check_given(comm)
   if (!is.null(peer)) peer <- check_whole(peer, "peer", least = 0)
   .Call(C_comm_counters, comm, peer)
 }
@@ -87,11 +91,15 @@ ring_counters <- function(comm, peer = NULL) {
 #' ring_close(comm)
 #' comm
 #' @export
-ring_close <- function(comm) invisible(.Call(C_comm_close, comm, 0))
+ring_close <- function(comm) {
+  check_given(comm)
+  invisible(.Call(C_comm_close, comm, 0))
+}
 
 #' @rdname ring_close
 #' @export
 ring_abort <- function(comm, reason = NULL) {
+  check_given(comm)
   invisible(.Call(C_comm_abort, comm, check_string(reason, "reason")))
 }
 

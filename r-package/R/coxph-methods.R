@@ -174,8 +174,8 @@ predict.ring_coxph <- function(object, newdata, type = c("lp", "risk"),
                                se.fit = FALSE, # nolint: object_name_linter. As in predict.coxph().
                                reference = c("strata", "sample", "zero"), ...) {
   check_method_dots(...)
-  type <- match.arg(type)
-  reference <- match.arg(reference)
+  type <- check_choice(type)
+  reference <- check_choice(reference)
   if (!missing(newdata) && is_table(newdata)) {
     return(table_predict(object, newdata, type = type, se.fit = se.fit,
                          reference = reference))

@@ -127,7 +127,7 @@ logLik.ring_glm <- function(object, ...) {
 predict.ring_glm <- function(object, newdata, type = c("link", "response", "terms"),
                              se.fit = FALSE, # nolint: object_name_linter. As in predict.glm().
                              ...) {
-  type <- match.arg(type)
+  type <- check_choice(type)
   check_method_dots(..., known = if (type == "terms") names(formals(stats::predict.lm))[-(1:3)])
   if (!missing(newdata) && is_table(newdata)) {
     return(table_predict(object, newdata, type = type, se.fit = se.fit))

@@ -27,6 +27,7 @@ glm_refit <- function(object, rows, columns) {
 #' @export
 anova.ring_glm <- function(object, ..., dispersion = NULL, test = NULL) {
   check_method_dots(..., models = "ring_glm")
+  if (!is.null(test) && !isFALSE(test)) test <- glm_test(test, c("LRT", "Chisq", "F", "Cp"))
   others <- unname(list(...))
   if (length(others) > 0L) return(glm_compare(c(list(object), others), dispersion, test))
   if (is.null(dispersion)) dispersion <- object$dispersion
@@ -109,11 +110,16 @@ glm_term <- function(object, rows, columns) {
   c(rank = fit$rank, deviance = fit$deviance)
 }
 
-glm_test <- function(test) {
-  test <- test[[1L]]
-  if (test %in% c("none", "LRT", "Chisq", "F")) return(test)
-  stop("`test` must be \"none\", \"LRT\", \"Chisq\" or \"F\", not ", describe(test),
-       call. = FALSE)
+# The name of a test. "Rao" is among the choices of the methods of R.
+glm_test <- function(test, choices = c("none", "LRT", "Chisq", "F"), call = sys.call(-1)) {
+  if (identical(test, c("none", "Rao", "LRT", "Chisq", "F"))) return("none")
+  at <- if (is_string(test)) pmatch(test, choices) else NA
+  if (!is.na(at)) return(choices[[at]])
+  check_stop("`test` must be ", toString(dQuote(choices, FALSE)), ", not ", describe(test),
+             if (identical(test, "Rao")) paste0(
+               ": the score test needs the residuals of each smaller model, and a distributed ",
+               "model keeps deviances only. Pass test = \"LRT\", which tests the same hypothesis"
+             ), call = call)
 }
 
 #' @export
@@ -146,7 +152,7 @@ fitted.ring_glm <- function(object, ...) {
 residuals.ring_glm <- function(object, type = c("deviance", "pearson", "working", "response"),
                                ...) {
   check_method_dots(...)
-  type <- match.arg(type)
+  type <- check_choice(type)
   rows <- glm_here(object, "residuals()")
   if (rows$count == 0L) return(double())
   gap <- rows$y - rows$state$mu
@@ -165,7 +171,7 @@ residuals.ring_glm <- function(object, type = c("deviance", "pearson", "working"
 weights.ring_glm <- function(object, type = c("prior", "working"), ...) {
   check_method_dots(...)
   rows <- glm_here(object, "weights()")
-  found <- if (match.arg(type) == "prior") rows$weights else
+  found <- if (check_choice(type) == "prior") rows$weights else
     if (rows$count > 0L) glm_weights(rows, rows$before, object$family) else double()
   stats::setNames(found, rownames(rows$x))
 }
@@ -248,7 +254,7 @@ glm_profile <- function(i, object, rows, limit, del, maxsteps) {
 #' @export
 confint.ring_glm <- function(object, parm, level = 0.95, method = c("profile", "wald"), ...) {
   check_method_dots(...)
-  method <- if (missing(method)) glm_method(object) else match.arg(method)
+  method <- if (missing(method)) glm_method(object) else check_choice(method)
   if (method == "wald") return(stats::confint.default(object, parm, level))
   names <- names(object$coefficients)
   if (missing(parm)) parm <- names

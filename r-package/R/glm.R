@@ -112,10 +112,12 @@ ring_glm <- function(comm, formula, family = stats::gaussian(), data, weights, s
                      start = NULL, offset, control = list(), contrasts = NULL, ...) {
   check_given(comm)
   if (is_table(comm)) return(table_fit("ring_glm", match.call(), parent.frame()))
-  check_no_dots(...)
   call <- match.call()
   env <- parent.frame()
-  family <- agree(comm, glm_family(family, env))
+  family <- agree(comm, {
+    check_no_dots(...)
+    glm_family(family, env)
+  })
   control <- agree(comm, glm_control(control))
   rows <- rows_of_call(comm, call, env, if (!missing(data)) data, contrasts, chunked = TRUE)
   glm_check_settings(comm, rows, family, control, start)

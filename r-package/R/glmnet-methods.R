@@ -48,7 +48,7 @@ coef.ring_glmnet <- function(object, s = NULL, ...) {
 predict.ring_glmnet <- function(object, newx, s = NULL, type = c("link", "response", "class"),
                                 offset = NULL, ...) {
   check_method_dots(...)
-  type <- match.arg(type)
+  type <- check_choice(type)
   if (missing(newx)) stop("predict() needs `newx`: the model holds no rows", call. = FALSE)
   if (is_table(newx)) return(glmnet_predict_table(object, newx, s, type, offset))
   x <- columns_matrix(columns_named(newx, object$names, "newx"), finite = FALSE)

@@ -67,6 +67,9 @@ launch_usage <- paste(
 ring_launch <- function(command, n, args = character(), timeout = NULL, ports = NULL,
                         encryption = FALSE, timeline = NULL) {
   check_given(command)
+  if (!(is.character(args) || is.numeric(args)) || anyNA(args)) {
+    check_stop("`args` must be strings, not ", describe(args))
+  }
   command <- c(launch_command(command), as.character(args))
   if (missing(n)) {
     check_stop("`n` is missing: pass the number of ranks, as in n = 4", call = sys.call())

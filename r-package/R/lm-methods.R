@@ -202,7 +202,7 @@ lm_refit <- function(triangle, columns, tol) {
 #' @export
 drop1.ring_lm <- function(object, scope, scale = 0, test = c("none", "Chisq", "F"), k = 2, ...) {
   check_method_dots(..., known = "trace")
-  test <- match.arg(test)
+  test <- check_choice(test)
   lm_no_ridge(object, "drop1()")
   lm_check_exact(object)
   scope <- model_drop_scope(object, if (!missing(scope)) scope)
@@ -215,7 +215,7 @@ drop1.ring_lm <- function(object, scope, scale = 0, test = c("none", "Chisq", "F
 #' @export
 add1.ring_lm <- function(object, scope, scale = 0, test = c("none", "Chisq", "F"), k = 2, ...) {
   check_method_dots(..., known = "trace")
-  test <- match.arg(test)
+  test <- check_choice(test)
   lm_no_ridge(object, "add1()")
   lm_check_exact(object)
   scope <- model_add_scope(object, scope)

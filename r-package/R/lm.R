@@ -67,11 +67,13 @@ ring_lm <- function(comm, formula, data, weights, subset,
                     offset, contrasts = NULL, ridge = 0, tol = 1e-7, ...) {
   check_given(comm)
   if (is_table(comm)) return(table_fit("ring_lm", match.call(), parent.frame()))
-  check_no_dots(...)
+  agree(comm, {
+    check_no_dots(...)
+    lm_check_numbers(ridge, tol)
+  })
   call <- match.call()
   env <- parent.frame()
   rows <- rows_of_call(comm, call, env, if (!missing(data)) data, contrasts, chunked = TRUE)
-  agree(comm, lm_check_numbers(ridge, tol))
   ready <- lm_rows(comm, rows)
   model_check_settings(comm, list(response = rows$response, ridge = ridge, tol = tol,
                                   contrasts = contrasts))

@@ -64,13 +64,14 @@ messages_comm <- function(messages) {
   check_stop("`messages` must be messages, as ring_messages() returns them in this process")
 }
 
-# A rank or a tag for the core, where -1 is any.
-check_any <- function(x, name) {
+# A rank below `most` or a tag for the core, where -1 is any.
+check_any <- function(x, name, most = Inf) {
   if (is.null(x)) return(-1L)
   if (!is_whole(x)) {
     check_stop("`", name, "` must be one whole number or NULL, not ", describe(x))
   }
   if (x < 0) check_stop("`", name, "` is ", x, ": it must be 0 or more, or NULL for any")
+  if (x >= most) check_stop("`", name, "` is ", x, ": it must be less than ", most)
   as.integer(x)
 }
 
@@ -95,6 +96,7 @@ ring_message_send_start <- function(messages, x, peer, tag = 0) {
 #' @rdname ring_messages
 #' @export
 ring_message_recv_start <- function(messages, source = NULL, tag = NULL) {
+  check_given(messages)
   source <- check_any(source, "source")
   tag <- check_any(tag, "tag")
   .Call(C_messages_recv, messages, source, tag)
@@ -103,6 +105,7 @@ ring_message_recv_start <- function(messages, source = NULL, tag = NULL) {
 #' @rdname ring_messages
 #' @export
 ring_message_recv <- function(messages, source = NULL, tag = NULL, return_status = FALSE) {
+  check_given(messages)
   source <- check_any(source, "source")
   tag <- check_any(tag, "tag")
   return_status <- check_flag(return_status, "return_status")
@@ -117,16 +120,19 @@ ring_message_sendrecv <- function(messages, x, peer, send_tag = 0, source = NULL
   check_given(messages, x, peer)
   peer <- check_whole(peer, "peer", least = 0)
   send_tag <- check_whole(send_tag, "send_tag", least = 0)
-  source <- check_any(source, "source")
+  source <- check_any(source, "source", most = ring_size(messages_comm(messages)))
   tag <- check_any(tag, "tag")
-  transfer <- .Call(C_messages_recv, messages, source, tag)
-  .Call(C_messages_send, messages, x, peer, send_tag, FALSE)
-  .Call(C_transfer_wait, transfer)
+  # The send comes first: it refuses a bad `x`, and then there is no receive.
+  sent <- .Call(C_messages_send, messages, x, peer, send_tag, TRUE)
+  value <- .Call(C_transfer_wait, .Call(C_messages_recv, messages, source, tag))
+  .Call(C_transfer_wait, sent)
+  value
 }
 
 #' @rdname ring_messages
 #' @export
 ring_message_probe <- function(messages, source = NULL, tag = NULL, wait = TRUE) {
+  check_given(messages)
   source <- check_any(source, "source")
   tag <- check_any(tag, "tag")
   .Call(C_messages_probe, messages, source, tag, check_flag(wait, "wait"))
@@ -162,14 +168,21 @@ ring_message_recv_object <- function(messages, source = NULL, tag = NULL) {
 #' @rdname ring_messages
 #' @export
 ring_transfer_wait <- function(transfer) {
+  check_given(transfer)
   result <- .Call(C_transfer_wait, transfer)
   if (is.null(result)) invisible(result) else result
 }
 
 #' @rdname ring_messages
 #' @export
-ring_transfer_test <- function(transfer) .Call(C_transfer_test, transfer)
+ring_transfer_test <- function(transfer) {
+  check_given(transfer)
+  .Call(C_transfer_test, transfer)
+}
 
 #' @rdname ring_messages
 #' @export
-ring_messages_close <- function(messages) invisible(.Call(C_messages_close, messages))
+ring_messages_close <- function(messages) {
+  check_given(messages)
+  invisible(.Call(C_messages_close, messages))
+}

@@ -57,9 +57,11 @@ ring_mlp <- function(comm, formula, data, hidden = 8L, decay = 0, max_iter = 100
                      scale = TRUE, ...) {
   check_given(comm)
   if (is_table(comm)) return(table_fit("ring_mlp", match.call(), parent.frame()))
-  check_no_dots(...)
   call <- match.call()
-  settings <- agree(comm, mlp_settings(hidden, decay, max_iter, tol, scale))
+  settings <- agree(comm, {
+    check_no_dots(...)
+    mlp_settings(hidden, decay, max_iter, tol, scale)
+  })
   model_check_settings(comm, settings)
   rows <- rows_of_call(comm, call, parent.frame(), if (!missing(data)) data)
   agree(comm, mlp_check(rows))
@@ -207,7 +209,7 @@ print.ring_mlp <- function(x, ...) {
 #' @export
 predict.ring_mlp <- function(object, newdata, type = c("class", "prob"), ...) {
   check_method_dots(...)
-  type <- match.arg(type)
+  type <- check_choice(type)
   if (!missing(newdata) && is_table(newdata)) return(table_predict(object, newdata, type = type))
   x <- rows_predict(object, newdata)$x
   x <- columns_scale(x[, colnames(x) != "(Intercept)", drop = FALSE], object$moments)

@@ -52,7 +52,7 @@ Anova.ring_glm <- function(mod, type = c("II", "III", 2, 3), test.statistic = c(
                            ...) {
   check_no_dots(..., where = "for a distributed model")
   type <- anova_type(type)
-  test <- match.arg(test.statistic)
+  test <- check_choice(test.statistic)
   change <- if (test == "LR") {
     rows <- glm_session(mod, "Anova()", chunked = TRUE)
     found <- anova_changes(mod, type, intercept = FALSE, fit = function(columns) {

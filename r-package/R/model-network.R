@@ -57,7 +57,7 @@
 #' }
 #' @export
 ml_ring_torch <- function(x, formula, model, loss, optimizer, ..., py_files = character()) {
-  check_given(x)
+  check_given(x, formula, model, loss, optimizer)
   network_fit("torch", x, formula, list(model = model, loss = loss, optimizer = optimizer, ...),
               py_files)
 }
@@ -65,7 +65,7 @@ ml_ring_torch <- function(x, formula, model, loss, optimizer, ..., py_files = ch
 #' @rdname ml_ring_torch
 #' @export
 ml_ring_keras <- function(x, formula, model, loss, optimizer, ..., py_files = character()) {
-  check_given(x)
+  check_given(x, formula, model, loss, optimizer)
   network_fit("keras", x, formula, list(model = model, loss = loss, optimizer = optimizer, ...),
               py_files)
 }
@@ -73,9 +73,10 @@ ml_ring_keras <- function(x, formula, model, loss, optimizer, ..., py_files = ch
 #' @rdname ml_ring_torch
 #' @export
 ml_ring_load <- function(sc, path, framework = c("torch", "keras"), py_files = character()) {
-  check_given(path)
-  framework <- match.arg(framework)
-  if (is_string(path) && file.exists(path) && !dir.exists(path)) {
+  check_given(sc, path)
+  framework <- check_choice(framework)
+  if (!is_string(path)) check_stop("`path` must be one string, not ", describe(path))
+  if (file.exists(path) && !dir.exists(path)) {
     check_stop("`path` is the file ", path, ", and a saved network is a directory: readRDS(path) ",
                "reads the other models, which ml_save() writes to a file of this machine")
   }
@@ -112,6 +113,9 @@ network_class <- function(framework, kind) {
 
 # The session of PySpark. Its workers, and this process, import `py_files`.
 network_session <- function(sc, py_files) {
+  if (!is.character(py_files) || anyNA(py_files)) {
+    check_stop("`py_files` must be paths of files, not ", describe(py_files), call = NULL)
+  }
   spark <- ring_pyspark(sc)
   for (path in py_files) {
     if (!file.exists(path)) check_stop("`py_files`: there is no file ", path, call = NULL)

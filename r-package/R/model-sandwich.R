@@ -30,7 +30,7 @@ NULL
 #' @exportS3Method sandwich::vcovHC
 vcovHC.ring_glm <- function(x, type = c("HC3", "const", "HC", "HC0", "HC1", "HC2", "HC4"), ...) {
   check_method_dots(...)
-  type <- match.arg(type)
+  type <- check_choice(type)
   rows <- glm_here(x, "vcovHC()")
   weights <- if (rows$count > 0L) glm_weights(rows, rows$before, x$family) else double()
   slope <- if (rows$count > 0L) x$family$mu.eta(rows$state$eta) else double()
@@ -42,7 +42,7 @@ vcovHC.ring_glm <- function(x, type = c("HC3", "const", "HC", "HC0", "HC1", "HC2
 #' @exportS3Method sandwich::vcovHC
 vcovHC.ring_lm <- function(x, type = c("HC3", "const", "HC", "HC0", "HC1", "HC2", "HC4"), ...) {
   check_method_dots(...)
-  type <- match.arg(type)
+  type <- check_choice(type)
   lm_no_ridge(x, "vcovHC()")
   session <- session_rows(x, "vcovHC()")
   rows <- lm_rows(session$comm, session)$parts$held

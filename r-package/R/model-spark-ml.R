@@ -75,16 +75,24 @@ ml_ring_prcomp <- function(x, formula, ...) ml_columns("ring_prcomp", match.call
 
 # The call is that of the model, so that update() and step() find it.
 ml_fit <- function(name, call, env) {
+  ml_check_given(call)
   call[[1L]] <- as.name(name)
   names(call)[names(call) == "x"] <- "comm"
   table_fit(name, call, env)
 }
 
 ml_columns <- function(name, call, env) {
+  ml_check_given(call)
   call[[1L]] <- as.name(name)
   old <- c("x", "formula")
   names(call)[names(call) %in% old] <- c("comm", "x")[old %in% names(call)]
   columns_fit(name, call, env)
+}
+
+ml_check_given <- function(call) {
+  for (name in setdiff(c("x", "formula"), names(call))) {
+    check_stop("`", name, "` is missing: pass it, as the help page shows", call = call)
+  }
 }
 
 # ---- Methods of sparklyr's generics --------------------------------------------------------------
@@ -119,6 +127,8 @@ ml_predict.ring_prcomp <- ml_predict.ring_lm
 #' @exportS3Method sparklyr::ml_save
 ml_save.ring_glm <- function(x, path, overwrite = FALSE, ...) {
   check_method_dots(...)
+  check_given(path)
+  if (!is_string(path)) check_stop("`path` must be one string, not ", describe(path))
   if (file.exists(path) && !check_flag(overwrite, "overwrite")) {
     check_stop("the file ", path, " exists: pass another path, or overwrite = TRUE")
   }

@@ -243,7 +243,7 @@ glance.ring_glmnet <- function(x, ...) {
 tidy.ring_prcomp <- function(x, matrix = c("eigenvalues", "rotation"), ...) {
   check_method_dots(...)
   components <- seq_along(x$sdev)
-  if (match.arg(matrix) == "eigenvalues") {
+  if (check_choice(matrix) == "eigenvalues") {
     share <- x$sdev^2 / x$total
     return(tidy_frame(data.frame(PC = components, std.dev = x$sdev, percent = share,
                                  cumulative = cumsum(share))))

@@ -45,7 +45,7 @@
 #' }
 #' @export
 ring_mpi_init <- function(comm, code, allow_plain = FALSE, pmix = NULL) {
-  check_given(comm)
+  check_given(comm, code)
   allow_plain <- check_flag(allow_plain, "allow_plain")
   if (!is.null(pmix)) pmix <- check_flag(pmix, "pmix")
   mpi_check_plain(comm, allow_plain)

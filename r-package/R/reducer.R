@@ -53,6 +53,7 @@
 #' @export
 ring_reducer <- function(comm, threshold = 128 * 2^20, cycle_time = 0.001, cache_capacity = 1024,
                          stall_timeout = NULL, autotune = FALSE, autotune_log = NULL) {
+  check_given(comm)
   if (!is_number(threshold) || threshold < 1) {
     check_stop("`threshold` must be 1 or more bytes, not ", describe(threshold))
   }
@@ -82,7 +83,7 @@ ring_submit <- function(reducer, name, x = NULL,
                                  "alltoall", "barrier"),
                         op = "sum", root = 0, splits = NULL) {
   check_given(reducer, name)
-  kind <- match.arg(kind)
+  kind <- check_choice(kind)
   if (!is_string(name)) check_stop("`name` must be one string, not ", describe(name))
   if (!is_string(op)) check_stop("`op` must be one string, not ", describe(op))
   if (kind != "barrier") {
@@ -91,7 +92,7 @@ ring_submit <- function(reducer, name, x = NULL,
     }
     storage.mode(x) <- "double"
   }
-  if (!is.null(splits)) splits <- check_counts(splits)
+  if (!is.null(splits)) splits <- check_counts(splits, "splits")
   if (!is.null(splits) && length(splits) != attr(reducer, "size")) {
     check_stop("`splits` must have one number for each rank")
   }
@@ -102,18 +103,28 @@ ring_submit <- function(reducer, name, x = NULL,
 #' @rdname ring_reducer
 #' @export
 ring_submission_wait <- function(submission) {
+  check_given(submission)
   result <- .Call(C_submission_wait, submission)
   if (is.null(result)) invisible(result) else result
 }
 
 #' @rdname ring_reducer
 #' @export
-ring_submission_test <- function(submission) .Call(C_submission_test, submission)
+ring_submission_test <- function(submission) {
+  check_given(submission)
+  .Call(C_submission_test, submission)
+}
 
 #' @rdname ring_reducer
 #' @export
-ring_join <- function(reducer) .Call(C_reducer_join, reducer)
+ring_join <- function(reducer) {
+  check_given(reducer)
+  .Call(C_reducer_join, reducer)
+}
 
 #' @rdname ring_reducer
 #' @export
-ring_reducer_close <- function(reducer) invisible(.Call(C_reducer_close, reducer))
+ring_reducer_close <- function(reducer) {
+  check_given(reducer)
+  invisible(.Call(C_reducer_close, reducer))
+}

@@ -205,6 +205,7 @@ ring_apply <- function(.x, .f, ..., columns = NULL, num_proc = NULL, packages = 
   check_given(.x, .f)
   options <- driver_timeline(timeline, options)
   on.exit(timeline_merge_run(options$timeline))
+  driver_check_packages(packages, sys.call())
   job <- driver_job(.f, list(...), 2L, columns, num_proc, seed, timeout, max_restarts, options)
   job$progress <- check_flag(progress, "progress")
   job$rows <- driver_rows(rows)
@@ -239,6 +240,7 @@ ring_run <- function(.sc, .f, ..., columns = NULL, num_proc = NULL, packages = N
   check_given(.sc, .f)
   options <- driver_timeline(timeline, options)
   on.exit(timeline_merge_run(options$timeline))
+  driver_check_packages(packages, sys.call())
   job <- driver_job(.f, list(...), 1L, columns, num_proc, seed, timeout, max_restarts, options)
   job$progress <- check_flag(progress, "progress")
   job$collect <- TRUE
@@ -270,9 +272,11 @@ driver_job <- function(f, args, given, columns, num_proc, seed, timeout, max_res
   if (!is.null(seed) && !is_whole(seed)) {
     check_stop("`seed` must be one whole number, not ", describe(seed), call = call)
   }
+  if (is.null(timeout)) {
+    check_stop("`timeout` must be a positive number of seconds, not NULL", call = call)
+  }
   timeout <- check_seconds(timeout, "timeout")
   check_whole(max_restarts, "max_restarts", least = 0)
-  driver_check_options(options, call)
   list(
     work = serialize(list(f = f, args = args), NULL, version = 3L),
     size = size, local = local, seed = seed, options = c(options, timeout = timeout)
@@ -286,10 +290,12 @@ driver_rows <- function(rows) {
   check_stop("`rows` must be \"all\", \"batches\" or \"matrix\", not ", describe(rows))
 }
 
-# The options with the directory of timelines. A path is relative to the directory of this process.
+# The options, checked, with the directory of timelines. A path is relative to the directory of
+# this process.
 driver_timeline <- function(timeline, options) {
+  driver_check_options(options, sys.call(-1))
   timeline <- check_string(timeline, "timeline")
-  if (is.null(timeline) || !is.list(options)) return(options)
+  if (is.null(timeline)) return(options)
   options$timeline <- timeline_absolute(timeline)
   options
 }
@@ -343,6 +349,13 @@ driver_check_columns <- function(columns, call) {
   if (known) return()
   check_stop("`columns` must be names, or types with names, which are ",
              toString(names(columns_types)), call = call)
+}
+
+driver_check_packages <- function(packages, call) {
+  flag <- is.logical(packages) && length(packages) == 1L && !is.na(packages)
+  if (is.null(packages) || flag || (is.character(packages) && !anyNA(packages))) return()
+  check_stop("`packages` must be TRUE, FALSE, names of packages or the path of a bundle, not ",
+             describe(packages), call = call)
 }
 
 driver_check_options <- function(options, call) {

@@ -35,6 +35,7 @@ pyspark_kept <- new.env() # the application, the gateway and the session of the 
 #' }
 #' @export
 ring_pyspark <- function(sc) {
+  check_given(sc)
   driver_need_sparklyr()
   if (!inherits(sc, "spark_shell_connection")) {
     ring_stop("UNSUPPORTED", call = NULL, paste0(

@@ -71,15 +71,17 @@ test_that("a value that an argument cannot have is an error on all ranks that na
   cases <- list(
     quote(ring_lm(comm, formula = mpg ~ wt, data = mtcars)),
     list(formula = 1, data = "a", data = 2, na.action = 3, na.action = "none", tol = "a",
-         tol = NULL, tol = NA, tol = -1, tol = c(0, 0), tol = Inf, ridge = NaN),
+         tol = NULL, tol = NA, tol = -1, tol = c(0, 0), tol = Inf, ridge = NaN, dta = 1),
     quote(ring_glm(comm, formula = am ~ wt, family = binomial, data = mtcars)),
     list(formula = NULL, family = "none", family = mean, family = 1, data = factor(1),
-         na.action = NA, control = 1, control = list(none = 1), control = NULL),
+         na.action = NA, control = 1, control = list(none = 1), control = NULL, famly = 1),
+    quote(ring_mlp(comm, formula = am ~ wt, data = mtcars)), list(hidden = "a", hiden = 2),
     quote(ring_glmnet(comm, mtcars[2:4], mtcars$mpg, nlambda = 3)),
     list(family = "none", family = 1, alpha = 2, nfolds = "a", foldid = 1, foldid = "a",
          thresh = 0, maxit = Inf),
     quote(ring_coxph(comm, formula = Surv(time, status) ~ age, data = survival::lung)),
-    list(formula = 1, data = "a", ties = "exact", ties = factor("efron"), na.action = 0),
+    list(formula = 1, data = "a", ties = "exact", ties = factor("efron"), na.action = 0,
+         nonsense = 1),
     quote(ring_optim(comm, par = 1, function(par) sum((cars$dist - par)^2), method = "BFGS")),
     list(par = double(), par = NA_real_, method = 1, lower = "a", lower = c(1, 2), upper = NULL,
          upper = NaN, control = 1, control = list(1), hessian = "a", hessian = NA),
@@ -105,5 +107,64 @@ test_that("a value that an argument cannot have is an error on all ranks that na
   for (said in unlist(results)) {
     words <- strsplit(said, " ", fixed = TRUE)[[1]]
     expect_match(said, paste0("`", words[[2]], "`"), fixed = TRUE, info = said)
+  }
+})
+
+test_that("a choice that an argument of a method does not have is an error that names it", {
+  comm <- local_world()
+  line <- ring_lm(comm, dist ~ speed, cars)
+  model <- ring_glm(comm, am ~ wt, binomial, mtcars)
+  reducer <- ring_reducer(comm)
+  calls <- list(
+    quote(predict(model, mtcars, type = "none")), quote(residuals(model, type = 1)),
+    quote(weights(model, type = NA)), quote(confint(model, method = "none")),
+    quote(confint(model, method = 2)), quote(drop1(line, test = "Rao")),
+    quote(drop1(model, test = character())), quote(drop1(model, test = "Rao")),
+    quote(anova(model, test = "none")),
+    quote(ring_submit(reducer, "a", 1, kind = "none")),
+    quote(ring_submit(reducer, "a", 1, splits = "none"))
+  )
+  for (call in calls) {
+    name <- names(call)[[length(call)]]
+    expect_error(eval(call), paste0("`", name, "` must be "), class = "ring_error_invalid",
+                 info = deparse(call))
+  }
+  ring_reducer_close(reducer)
+})
+
+test_that("arguments that a job cannot have are errors before it starts", {
+  run <- function(...) ring_run(NULL, function(comm) 1, ..., num_proc = -1)
+  wrong <- list(timeout = NULL, timeout = "a", packages = NA, packages = 1, options = 1,
+                options = NULL, options = list(none = 1), seed = "a", max_restarts = -1,
+                progress = NA, timeline = 1, columns = 1)
+  for (i in seq_along(wrong)) {
+    expect_error(do.call(run, wrong[i]), paste0("`", names(wrong)[[i]], "`"),
+                 class = "ring_error_invalid")
+  }
+  expect_error(ring_launch("true", 1, args = NA), "`args` must be strings, not NA")
+})
+
+test_that("a send that is refused leaves no receive", {
+  comm <- local_world()
+  messages <- ring_messages(comm)
+  expect_error(ring_message_sendrecv(messages, "text", 0, source = 0), "`x`",
+               class = "ring_error_invalid")
+  expect_error(ring_message_sendrecv(messages, 1, 0, source = 7), "`source` is 7: it must be ",
+               class = "ring_error_invalid")
+  expect_identical(ring_message_sendrecv(messages, 5, peer = 0, source = 0), 5)
+  ring_messages_close(messages)
+})
+
+test_that("an error of an argument on one rank ends the next call of the other ranks", {
+  results <- run_ranks(2, {
+    comm <- open()
+    own <- tryCatch(if (rank == 1) ring_allreduce(comm, 1, oop = "sum"), error = conditionMessage)
+    other <- tryCatch(if (rank == 0) ring_allreduce(comm, 1) else ring_barrier(comm),
+                      ring_error_mismatch = conditionMessage)
+    c(own, other)
+  })
+  expect_match(results[[2]][[1]], "unused argument (oop = \"sum\")", fixed = TRUE)
+  for (result in results) {
+    expect_match(result[[length(result)]], "rank 1 called barrier() as", fixed = TRUE)
   }
 })
