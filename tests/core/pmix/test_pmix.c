@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -386,6 +387,31 @@ static void test_a_killed_lead_leaves_nothing(void) {
   close(ready[1]);
 }
 
+/* A server whose PMIx does not return outlives its lead by seconds: an alarm ends it. The server becomes a child of
+ * the test. */
+static void test_an_alarm_ends_a_stuck_server(void) {
+  char folder[] = "/tmp/sparkring-test-XXXXXX", command[64];
+  int ready[2], status;
+  pid_t server;
+  CHECK(mkdtemp(folder) != NULL);
+  CHECK_INT(pipe(ready), 0);
+  CHECK_INT(prctl(PR_SET_CHILD_SUBREAPER, 1UL), 0);
+  pid_t lead = fork_for(60);
+  if (lead == 0) {
+    setenv("SPARKRING_PMIX_SERVER", PMIX_STUCK, 1);
+    die_as_lead(folder, ready[1]);
+  }
+  CHECK_INT(read(ready[0], &server, sizeof server), sizeof server);
+  CHECK_INT(waitpid(lead, &status, 0), lead);
+  CHECK_INT(waitpid(server, &status, 0), server);
+  CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM);
+  snprintf(command, sizeof command, "rm -r %s", folder);
+  CHECK_INT(system(command), 0);
+  CHECK_INT(prctl(PR_SET_CHILD_SUBREAPER, 0UL), 0);
+  close(ready[0]);
+  close(ready[1]);
+}
+
 int main(void) {
   setenv("SPARKRING_PMIX_SERVER", SPARKRING_PMIX, 1);
   RUN(test_programs_of_pmix);
@@ -404,5 +430,6 @@ int main(void) {
   RUN(test_forked_children_serve_pmix);
   RUN(test_the_starting_thread_ends);
   RUN(test_a_killed_lead_leaves_nothing);
+  RUN(test_an_alarm_ends_a_stuck_server);
   return 0;
 }
