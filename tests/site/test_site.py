@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The site in a browser: scripts/docs makes it, and Chromium reads its pages from the disk."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+SITE = Path(__file__).parents[2] / "build" / "site"
+PAGES = sorted(
+    str(page.relative_to(SITE))
+    for page in SITE.rglob("*.html")
+    if page.name not in ("genindex.html", "search.html", "py-modindex.html")
+)
+LINKS = """() => [...document.querySelectorAll('a[href]')].map(each => each.href)"""
+PICTURES = """() => [...document.images].filter(each => !each.alt.trim()).map(each => each.src)"""
+BROKEN = """() => [...document.images].filter(each => !each.naturalWidth).map(each => each.src)"""
+OVERFLOW = """() => document.documentElement.scrollWidth - document.documentElement.clientWidth"""
+WORDS = """() => document.querySelector('article').innerText.split(/\\s+/).length"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(params=[1280, 390], ids=["wide", "narrow"], scope="module")
+def tab(request, browser):
+    """Give a tab, and the addresses that its pages have asked for."""
+    page = browser.new_page(viewport={"width": request.param, "height": 900})
+    page.asked = []
+    page.on("request", lambda each: page.asked.append(each.url))
+    return page
+
+
+def faults_of(tab, name):
+    tab.asked.clear()
+    tab.goto((SITE / name).as_uri())
+    overflow = tab.evaluate(OVERFLOW)
+    if overflow > 0:
+        yield f"{overflow} pixels are right of the screen"
+    for picture in tab.evaluate(PICTURES):
+        yield f"no alternative text: {picture}"
+    for picture in tab.evaluate(BROKEN):
+        yield f"no picture: {picture}"
+    for url in tab.asked:
+        if not url.startswith(("file:", "data:")):
+            yield f"asks for {url}"
+    if tab.evaluate(WORDS) > 2000 and not tab.query_selector(".toc-tree"):
+        yield "over 2,000 words without contents"
+
+
+def test_pages_fit_and_ask_no_other_site(tab):
+    assert len(PAGES) > 100
+    assert {name: found for name in PAGES if (found := [*faults_of(tab, name)])} == {}
+
+
+def test_links_and_anchors_answer(browser):
+    tab = browser.new_page()
+    ids, missing = {}, set()
+
+    def ids_of(path):
+        if path not in ids:
+            ids[path] = set(re.findall(r'\bid="([^"]+)"', path.read_text()))
+        return ids[path]
+
+    for name in PAGES:
+        tab.goto((SITE / name).as_uri())
+        for link in tab.evaluate(LINKS):
+            path, _, anchor = link.removeprefix("file://").partition("#")
+            target = Path(path)
+            if not link.startswith("file:"):
+                continue
+            if not target.exists() or (anchor and anchor not in ids_of(target)):
+                missing.add(f"{name}: {link}")
+    assert missing == set()
+
+
+@pytest.mark.parametrize("word", ["allreduce", "Databricks", "ring_glm"])
+def test_search_finds(tab, word):
+    tab.goto((SITE / "search.html").as_uri() + f"?q={word}")
+    tab.wait_for_selector("ul.search li a", timeout=30_000)
+    assert tab.locator("ul.search li a").count() > 0
