@@ -56,3 +56,16 @@ breathe_default_project = "sparkring"
 breathe_default_members = ("members", "undoc-members")
 breathe_domain_by_extension = {"h": "c"}
 suppress_warnings = ["duplicate_declaration.c"]  # typedef struct ring_error {...} ring_error
+
+
+def drop_help_list(app, what, name, obj, options, lines):
+    """Drop "Where to go on" of a package, which is for help(): the site has lists of its own."""
+    if what == "module" and "Where to go on" in lines:
+        first = lines.index("Where to go on")
+        rest = lines[first + 2 :]
+        del lines[first : first + 2 + rest.index("Examples")]
+
+
+def setup(app):
+    """Connect what changes docstrings, before numpydoc."""
+    app.connect("autodoc-process-docstring", drop_help_list, priority=100)
