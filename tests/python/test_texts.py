@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the vignette on failures quotes is what the core says."""
+"""What the vignette on failures and the pages of docs/troubleshoot quote is what the core says."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ pytestmark = pytest.mark.quick
 
 ROOT = Path(__file__).parents[2]
 VIGNETTE = (ROOT / "vignettes" / "failures.Rmd").read_text()
+PAGES = [page.read_text() for page in sorted((ROOT / "docs" / "troubleshoot").glob("*.md"))]
 DATA = {  # in the place of %s
     *("", "10.0.0.5", "10.0.0.7", "node7"),
     *("Name or service not known", "allreduce(count 4, float64, sum) as call 3"),
@@ -77,7 +78,9 @@ def quotes():
     bullets = re.findall(r'\*"(.+?)"\*', VIGNETTE, re.DOTALL)
     blocks = re.findall(r"^ {4}(rank \d.*(?:\n {4}.*)+)", VIGNETTE, re.MULTILINE)
     assert (len(rows), len(bullets), len(blocks)) == (24, 2, 1)
-    return [re.sub(r"\s+", " ", quote) for quote in (*rows, *bullets, *blocks)]
+    pages = re.findall(r"^```text\n(.*?)\n```$", "\n".join(PAGES), re.DOTALL | re.MULTILINE)
+    assert len(pages) > 20
+    return [re.sub(r"\s+", " ", quote) for quote in (*rows, *bullets, *blocks, *pages)]
 
 
 @pytest.mark.parametrize("quote", quotes())
