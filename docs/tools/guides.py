@@ -26,7 +26,7 @@ PAGES = {  # of the site, by vignette
     "gpu": "guides/gpus",
     "mpi": "guides/mpi",
     "rendezvous": "deploy/rendezvous",
-    "migration": "move/horovod",
+    "migration": "move/calls",
     "elsewhere": "move/systems",
     "failures": "troubleshoot/failures",
     "performance": "project/performance",
@@ -41,9 +41,9 @@ FENCE = re.compile(r"^```.*?^```\s*$", re.MULTILINE | re.DOTALL)
 
 def main(knit: Path, source: Path) -> None:
     """Write the pages."""
-    texts = {name: (knit / f"{name}.md").read_text() for name in PAGES}
-    titles = {name: title_of(text) for name, text in texts.items()}
-    for name, text in texts.items():
+    titles = {name: title_of(Path(f"vignettes/{name}.Rmd").read_text()) for name in PAGES}
+    for name in PAGES:
+        text = (knit / f"{name}.md").read_text()
         body = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL)
         body = re.sub(r'<img src="(.+?)" alt="(.+?)" +/>', r"![\2](\1)", body)
         write(source, PAGES[name], f"# {titles[name]}\n{tabs(body)}", titles)
