@@ -28,6 +28,7 @@ html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
+highlight_language = "none"  # of blocks that name none: output
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
 
