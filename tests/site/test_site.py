@@ -64,6 +64,12 @@ def test_pages_fit_and_ask_no_other_site(tab):
     assert {name: found for name in PAGES if (found := [*faults_of(tab, name)])} == {}
 
 
+@pytest.mark.parametrize("name", ["estimators", "inference", "keras", "systems"])
+def test_networks_of_guides_were_trained(name):
+    page = next(SITE.glob(f"*/{name}.html")).read_text()
+    assert not re.search("SPARKRING_PYTHON|RETICULATE_PYTHON", page)  # asks for one
+
+
 def test_links_and_anchors_answer(browser):
     tab = browser.new_page()
     ids, missing = {}, set()
