@@ -33,8 +33,9 @@ PAGES = {  # of the site, by vignette
 }
 DOCUMENTS = {
     "CONTRIBUTING.md": "project/contributing",
+    "RELEASE.md": "project/release",
     "SECURITY.md": "project/security",
-    "r-package/NEWS.md": "project/changelog",
+    "CHANGELOG.md": "project/changelog",
 }
 FENCE = re.compile(r"^```.*?^```\s*$", re.MULTILINE | re.DOTALL)
 
@@ -93,6 +94,11 @@ def linked(text: str, page: str, titles: dict[str, str]) -> str:
     def to(name: str) -> str:
         return os.path.relpath(f"{PAGES[name]}.md", folder or ".")
 
+    def document(found: re.Match[str]) -> str:
+        name = found[1]
+        target = os.path.relpath(f"{DOCUMENTS[name]}.md", folder) if name in DOCUMENTS else name
+        return f"]({target})"
+
     def link(found: re.Match[str]) -> str:
         name, anchor = found[1], (found[2] or "").replace(".", "")
         return f"]({to(name)}{anchor})" if name in PAGES else found[0]
@@ -102,6 +108,7 @@ def linked(text: str, page: str, titles: dict[str, str]) -> str:
         return f"[{titles[name]}]({to(name)})" if name in PAGES else found[0]
 
     text = re.sub(r"\]\((?:vignettes/)?(\w+)\.(?:html|Rmd)(#[^)]*)?\)", link, text)
+    text = re.sub(r"\]\(([A-Z]+\.md)\)", document, text)
     text = re.sub(r"\]\((#[^)]*)\)", lambda found: f"]({found[1].replace('.', '')})", text)
     return re.sub(r'`vignette\("(\w+)"(?:, "sparkring")?\)`', named, text)
 
