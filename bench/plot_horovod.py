@@ -1,38 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draw what scripts/bench --horovod has measured: plot_horovod.py NUMBERS.csv PICTURE.svg.
 
-A row of panels is a number of ranks, a column a case. The bars show medians of Horovod and of
+A row of panels is a number of ranks, a column a case. The dots show medians of Horovod and of
 sparkring, on a logarithmic scale.
 """
 
 import csv
-import math
 import sys
 from pathlib import Path
 
 from plot import plt, save
 
-STYLES = {"horovod": ("C0", -0.2), "sparkring": ("C3", 0.2)}  # color, place beside the tick
+STYLES = {  # color, marker, the side of the number
+    "horovod": ("C0", "D", {"xytext": (-7, 0), "ha": "right"}),
+    "sparkring": ("C3", "o", {"xytext": (7, 0), "ha": "left"}),
+}
 TITLES = {
-    "allreduce": "allreduce of one tensor, µs",
-    "tensors": "allreduce of many, µs",
-    "parameters": "training, steps a second",
+    "allreduce": "allreduce of one tensor, µs\n(lower is better)",
+    "tensors": "allreduce of many, µs\n(lower is better)",
+    "parameters": "training, steps a second\n(higher is better)",
 }
 
 
 def draw_panel(axes, rows):
-    """Draw the bars of one case with one number of ranks."""
-    for name, (color, place) in STYLES.items():
+    """Draw the dots of one case with one number of ranks."""
+    for name, (color, marker, side) in STYLES.items():
         values = [float(row[name]) for row in rows]
-        places = [index + place for index in range(len(rows))]
-        bars = axes.bar(places, values, width=0.4, color=color, label=name)
-        axes.bar_label(
-            bars, [f"{value:.3g}" if value < 100 else f"{value:.0f}" for value in values]
-        )
-    least = min(float(row[name]) for row in rows for name in STYLES)
+        axes.plot(range(len(rows)), values, marker, color=color, label=name)
+        for place, value in enumerate(values):
+            text = f"{value:.3g}" if value < 100 else f"{value:.0f}"
+            axes.annotate(text, (place, value), textcoords="offset points", va="center", **side)
+    values = [float(row[name]) for row in rows for name in STYLES]
     axes.set_yscale("log")
-    axes.margins(y=0.15)
-    axes.set_ylim(bottom=10 ** math.floor(math.log10(least)))
+    axes.set_ylim(min(values) / 3, max(values) * 3)
+    axes.set_xlim(-0.6, len(rows) - 0.4)
     axes.set_xticks(range(len(rows)), [row["size"] for row in rows])
     axes.grid(True, axis="y", alpha=0.3)
 
