@@ -153,11 +153,13 @@ static void test_a_child_of_a_rank_with_a_request(void) {
 
 /* ---- Threads ------------------------------------------------------------------------------ */
 
+enum { CALLS = SPARKRING_SANITIZED ? 500 : 2000 };
+
 /* Calls what it likes while another thread does so too: one of the two is turned away. */
 static void *call_and_call(void *arg) {
   ring_comm *comm = arg;
   float one = 1, sum;
-  for (int i = 0; i < 2000;) {
+  for (int i = 0; i < CALLS;) {
     ring_status status = ring_allreduce(comm, &one, &sum, 1, RING_FLOAT32, RING_SUM);
     if (status == RING_BUSY) continue;
     CHECK_INT(status, RING_OK);
