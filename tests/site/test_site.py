@@ -28,7 +28,8 @@ WORDS = """() => document.querySelector('article').innerText.split(/\\s+/).lengt
 def browser():
     with sync_playwright() as driver:
         browser = driver.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+            executable_path=shutil.which("chromium"),
+            args=["--no-sandbox", "--disable-dev-shm-usage"],  # for root, and in containers
         )
         yield browser
         browser.close()
