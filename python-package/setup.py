@@ -4,14 +4,15 @@
 From CPython 3.11 on the limited API has the buffer protocol, so one wheel (cp311-abi3) serves all
 later versions; 3.9, 3.10 and free-threaded builds get a wheel of their own.
 
-OpenSSL is linked as an archive where it is installed as one. TensorFlow exports the functions of
-BoringSSL. They have the names of OpenSSL's, and took the place of those of a shared library that
-was loaded later. OPENSSL_LIBS="-lssl -lcrypto" links the shared library.
+OpenSSL is linked as the shared library of the system. SPARKRING_OPENSSL=static links its archives
+into the module instead, and OPENSSL_LIBS="-L/opt/ssl/lib -lssl -lcrypto" names other libraries. The
+wheel's SBOM (PEP 770) names the OpenSSL that it was built with.
 
 Where pkg-config finds PMIx, the package also has the executable sparkring-pmix, which the core
 starts to serve programs of Open MPI. SPARKRING_PMIX=0 leaves it out.
 """
 
+import json
 import os
 import platform
 import re
@@ -20,12 +21,21 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from glob import glob
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
-from setuptools.errors import LinkError
+from setuptools.errors import CompileError
+
+if sys.platform != "linux":
+    system = {"darwin": "macOS", "win32": "Windows"}.get(sys.platform, sys.platform)
+    sys.exit(
+        f"sparkring runs on Linux only, and this is {system}: install it"
+        " on the machines of the Spark cluster, or here in a Linux container or WSL 2."
+    )
 
 LIMITED_API = (
     sys.version_info >= (3, 11)
@@ -54,13 +64,53 @@ def crypto(what: str, default: "list[str]") -> "list[str]":
     return default if answer is None else answer
 
 
-def crypto_libraries() -> "list[list[str]]":
-    """Return the ways to link OpenSSL, the best one first."""
+STATIC = os.environ.get("SPARKRING_OPENSSL") == "static"
+
+
+def crypto_libraries() -> "list[str]":
+    """Return the options that link OpenSSL."""
     if "OPENSSL_LIBS" in os.environ:
-        return [os.environ["OPENSSL_LIBS"].split()]
-    shared = crypto("--libs", ["-lssl", "-lcrypto"])
-    archives = ["-Wl,--exclude-libs,ALL", "-Wl,-Bstatic", *shared, "-Wl,-Bdynamic", "-ldl"]
-    return [archives, shared]
+        return os.environ["OPENSSL_LIBS"].split()
+    libraries = crypto("--libs", ["-lssl", "-lcrypto"])
+    if not STATIC:
+        return libraries
+    return ["-Wl,--exclude-libs,ALL", "-Wl,-Bstatic", *libraries, "-Wl,-Bdynamic", "-ldl"]
+
+
+OPENSSL_PROBE = """
+#include <openssl/opensslv.h>
+#include <openssl/ssl.h>
+#if OPENSSL_VERSION_NUMBER < 0x10101000L
+#error "OpenSSL is older than 1.1.1"
+#endif
+SSL_CTX *probe(void);
+SSL_CTX *probe(void) { return SSL_CTX_new(TLS_method()); }
+"""
+OPENSSL_NEEDED = (
+    "sparkring needs the development files of OpenSSL, 1.1.1 or later: install libssl-dev (Debian,"
+    " Ubuntu) or openssl-devel (Fedora, RHEL), or say where they are: CFLAGS=-I/opt/ssl/include"
+    ' OPENSSL_LIBS="-L/opt/ssl/lib -lssl -lcrypto".'
+)
+PROBES = [  # how to compile what, and the error if that fails
+    (
+        "-c",
+        "int probe;",
+        "sparkring needs a C compiler that works: install gcc, or set CC to another compiler.",
+    ),
+    (
+        "-c",
+        "#include <Python.h>",
+        f"sparkring needs the headers of Python {platform.python_version()}: install python3-dev"
+        " (Debian, Ubuntu) or python3-devel (Fedora, RHEL) of this version.",
+    ),
+    (
+        "-shared",
+        OPENSSL_PROBE,
+        "SPARKRING_OPENSSL=static needs libssl.a and libcrypto.a, which the linker does not find."
+        if STATIC
+        else OPENSSL_NEEDED,
+    ),
+]
 
 
 PMIX = "sparkring.sparkring-pmix"
@@ -88,7 +138,34 @@ def pmix() -> "list[Extension]":
 
 
 class BuildExt(build_ext):
-    """Links OpenSSL in the first way that works, and an executable as one."""
+    """Says what is missing before it builds, and links an executable as one."""
+
+    openssl = ""  # version, once it is known
+
+    def build_extensions(self) -> None:
+        """Build all, if the compiler accepts the probes."""
+        for how, source, error in PROBES:
+            if self.compiled(how, source) is None:
+                raise CompileError(error)
+        text = self.compiled("-E", "#include <openssl/opensslv.h>\nOPENSSL_VERSION_TEXT")
+        self.openssl = re.search(rb'"\w+ ([\w.-]+)[^"]*"\s*$', text).group(1).decode()
+        super().build_extensions()
+
+    def compiled(self, how: str, source: str) -> "bytes | None":
+        """Return what the compiler makes of a source; None if it fails."""
+        command = [*self.compiler.compiler_so, how, *(f"-I{path}" for path in self.include_dirs)]
+        libraries = []
+        if how == "-shared":
+            libraries = [*shlex.split(os.environ.get("LDFLAGS", "")), *crypto_libraries()]
+        with tempfile.TemporaryDirectory() as folder:
+            file, output = Path(folder, "probe.c"), Path(folder, "probe.out")
+            file.write_text(source, encoding="utf-8")
+            command += [*crypto("--cflags", []), str(file), "-o", str(output), *libraries]
+            try:
+                subprocess.run(command, capture_output=True, check=True)
+            except (OSError, subprocess.CalledProcessError):
+                return None
+            return output.read_bytes()
 
     def get_ext_filename(self, fullname: str) -> str:
         """Return the path of what is built."""
@@ -116,16 +193,53 @@ class BuildExt(build_ext):
         """Build the module, or the executable."""
         if ext.name == PMIX:
             return self.build_executable(ext)
-        *better, last = crypto_libraries()
-        common = ext.extra_link_args
-        for libraries in better:
-            ext.extra_link_args = [*common, *libraries]
-            try:
-                return super().build_extension(ext)
-            except LinkError:
-                print("OpenSSL is not installed as an archive: linking the shared library")
-        ext.extra_link_args = [*common, *last]
         return super().build_extension(ext)
+
+
+def component(name: str, version: str, how: str) -> "dict[str, object]":
+    """Describe a library for an SBOM."""
+    return {
+        "type": "library",
+        "bom-ref": name,
+        "name": name,
+        "version": version,
+        "description": how,
+        "purl": f"pkg:generic/{name}@{version}",
+    }
+
+
+def sbom(openssl: str) -> "dict[str, object]":
+    """Return what the wheel links, in the format CycloneDX."""
+    shared = "A shared library of the system, not contained in this wheel"
+    parts = [component("openssl", openssl, "Contained in sparkring._core" if STATIC else shared)]
+    parts[0]["cpe"] = f"cpe:2.3:a:openssl:openssl:{openssl}:*:*:*:*:*:*:*"
+    if pmix():
+        parts.append(component("pmix", ask_pkg_config("--modversion", "pmix")[0], shared))
+    package = {
+        **component("sparkring", version(), "The wheel that contains this file"),
+        "purl": f"pkg:pypi/sparkring@{version()}",
+        "licenses": [{"license": {"id": "Apache-2.0"}}],
+    }
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {"component": package},
+        "components": parts,
+        "dependencies": [{"ref": "sparkring", "dependsOn": [part["bom-ref"] for part in parts]}],
+    }
+
+
+class BdistWheel(bdist_wheel):
+    """Puts an SBOM into the wheel."""
+
+    def write_wheelfile(self, wheelfile_base: str, *arguments: str) -> None:
+        """Write the SBOM beside the file WHEEL."""
+        super().write_wheelfile(wheelfile_base, *arguments)
+        folder = Path(wheelfile_base, "sboms")
+        folder.mkdir(exist_ok=True)
+        text = json.dumps(sbom(self.get_finalized_command("build_ext").openssl), indent=2)
+        (folder / "sparkring.cdx.json").write_text(text + "\n", encoding="utf-8")
 
 
 setup(
@@ -147,11 +261,11 @@ setup(
                 "-pthread",
                 *crypto("--cflags", []),
             ],
-            extra_link_args=["-pthread"],
+            extra_link_args=["-pthread", *crypto_libraries()],
             py_limited_api=LIMITED_API,
         ),
         *pmix(),
     ],
-    cmdclass={"build_ext": BuildExt},
+    cmdclass={"build_ext": BuildExt, "bdist_wheel": BdistWheel},
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if LIMITED_API else {},
 )

@@ -39,6 +39,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+import sparkring._core_loader  # first: it loads sparkring._core, which all others import
 import sparkring._device.device  # it gives Communicator the method device
 import sparkring._locations  # it gives Communicator the methods minloc and maxloc
 import sparkring._messages  # it gives Communicator the method messages

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -84,6 +85,79 @@ def test_wheel(wheel):
     assert not [name for name in names if name.endswith((".c", ".h"))]
     pmix = shutil.which("pkg-config") and not subprocess.call(["pkg-config", "pmix >= 4"])
     assert ("sparkring/sparkring-pmix" in names) == bool(pmix)
+
+
+def test_sbom(wheel):
+    """It names the OpenSSL of this system, which the wheel links as a shared library."""
+    archive = zipfile.ZipFile(wheel)
+    (name,) = [name for name in archive.namelist() if ".dist-info/sboms/" in name]
+    bom = json.loads(archive.read(name))
+    assert (bom["bomFormat"], bom["metadata"]["component"]["version"]) == (
+        "CycloneDX",
+        sparkring.__version__,
+    )
+    parts = {part["name"]: part for part in bom["components"]}
+    linked = shell(sys.executable, "-m", "sparkring")
+    assert f"OpenSSL {parts['openssl']['version']} " in linked
+    assert parts["openssl"]["description"].startswith("A shared library of the system")
+
+
+def test_links_the_shared_openssl(wheel, tmp_path):
+    archive = zipfile.ZipFile(wheel)
+    (name,) = [name for name in archive.namelist() if name.endswith(".so")]
+    assert "libcrypto.so" in shell("ldd", archive.extract(name, tmp_path))
+
+
+NO_HEADER = """#!/bin/sh
+for file; do
+  case $file in *.c) if grep -q "#include <$WITHOUT" "$file"; then exit 1; fi ;; esac
+done
+exec cc "$@"
+"""
+
+
+@pytest.mark.parametrize(
+    ("without", "error"),
+    [
+        ("Python.h", "error: sparkring needs the headers of Python 3."),
+        ("openssl", "error: sparkring needs the development files of OpenSSL, 1.1.1 or later: "),
+        (None, "error: sparkring needs a C compiler that works: install gcc, or "),
+    ],
+)
+def test_one_sentence_says_what_is_missing(dist, tmp_path, without, error):
+    compiler = tmp_path / "compiler"
+    if without is not None:
+        compiler.write_text(NO_HEADER)
+        compiler.chmod(0o755)
+    job = subprocess.run(
+        [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", tmp_path],
+        cwd=dist.parent / "python-package",
+        env={**os.environ, "CC": str(compiler), "WITHOUT": str(without)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert job.returncode != 0
+    assert [line[: len(error)] for line in (job.stdout + job.stderr).splitlines()] == [error]
+
+
+@pytest.mark.parametrize(("platform", "name"), [("darwin", "macOS"), ("win32", "Windows")])
+def test_one_sentence_refuses_another_system(dist, platform, name):
+    lie = (
+        "import platform, runpy, sys; sys.argv = ['setup.py', 'build_ext'];"
+        "import setuptools.command.bdist_wheel, setuptools.command.build_ext;"
+        f"sys.platform = '{platform}'; runpy.run_path('setup.py', run_name='__main__')"
+    )
+    job = subprocess.run(
+        [sys.executable, "-c", lie],
+        cwd=dist.parent / "python-package",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert job.returncode == 1
+    (line,) = job.stderr.splitlines()
+    assert line.startswith(f"sparkring runs on Linux only, and this is {name}: ")
 
 
 def test_exported_symbols(wheel, tmp_path):
