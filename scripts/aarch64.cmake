@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Builds for 64-bit Arm and runs the tests in an emulator, after scripts/setup aarch64:
-#   cmake -S . -B build/aarch64 -G Ninja -DCMAKE_TOOLCHAIN_FILE=scripts/aarch64.cmake
+#   cmake -S . -B build/aarch64 -G Ninja -DCMAKE_TOOLCHAIN_FILE=scripts/aarch64.cmake -DSPARKRING_TESTS=ON
 # The emulator runs on x86-64, which orders memory more strictly than Arm: it shows what is wrong in the
 # code of a port, and no fences that are missing.
 set(CMAKE_SYSTEM_NAME Linux)

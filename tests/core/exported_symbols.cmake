@@ -12,7 +12,7 @@ string(REGEX MATCHALL "ring_[a-z_]+\\(" declared "${declarations}")
 list(TRANSFORM declared REPLACE "\\(" "")
 string(REGEX MATCHALL "[0-9a-f]+ [A-Z] [A-Za-z0-9_]+" lines "${listing}")
 list(TRANSFORM lines REPLACE ".* " "" OUTPUT_VARIABLE exported)
-list(FILTER exported EXCLUDE REGEX "^(_init|_fini|__.*)$")
+list(FILTER exported EXCLUDE REGEX "^(_init|_fini|__.*|SPARKRING_.*)$") # the last: versions of symbols
 list(SORT declared)
 list(SORT exported)
 list(LENGTH declared count)
