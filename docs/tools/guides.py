@@ -47,6 +47,7 @@ def main(knit: Path, source: Path) -> None:
         text = (knit / f"{name}.md").read_text()
         body = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL)
         body = re.sub(r'<img src="(.+?)" alt="(.+?)" +/>', r"![\2](\1)", body)
+        body = body.replace("{width=100%}", "")  # pandoc's; the style of the site fits pictures
         write(source, PAGES[name], f"# {titles[name]}\n{tabs(body)}", titles)
         for picture in re.findall(r"!\[.*?\]\((.+?)\)", body):
             target = (source / PAGES[name]).parent / picture

@@ -66,6 +66,11 @@ def test_pages_fit_and_ask_no_other_site(tab):
     assert {name: found for name in PAGES if (found := [*faults_of(tab, name)])} == {}
 
 
+def test_no_markup_is_shown():
+    marks = re.compile(r"\{width=|^:::|\]\(\w+\.Rmd", re.MULTILINE)
+    assert [name for name in PAGES if marks.search((SITE / name).read_text())] == []
+
+
 @pytest.mark.parametrize("name", ["estimators", "inference", "keras", "systems"])
 def test_networks_of_guides_were_trained(name):
     page = next(SITE.glob(f"*/{name}.html")).read_text()
