@@ -20,6 +20,7 @@ def check(torch, hvd, rank, size):
         gradients,
         gradients_of_groups,
         fail,
+        refuse,
         differ,
         parts,
         finish_early,
@@ -230,6 +231,43 @@ def fail(torch, hvd, rank, size):
     else:
         hvd.allreduce_async(torch.ones(2), name="never")
     assert hvd.synchronize(twice).tolist() == [1.0] * 2
+
+
+def refuse(torch, hvd, rank, size):
+    """A wrong type is an error that names the argument, and uses up no name."""
+    one = torch.ones(1)
+    sgd = torch.optim.SGD([torch.nn.Parameter(one.clone())], lr=1)
+    for call, text in (
+        (lambda: hvd.allreduce("x"), "tensor is of type str"),
+        (lambda: hvd.allreduce_([1.0]), "tensor is of type list"),
+        (lambda: hvd.allgather(3), "tensor is of type int"),
+        (lambda: hvd.alltoall("x"), "tensor is of type str"),
+        (lambda: hvd.broadcast_(None, 0), "tensor is of type NoneType"),
+        (lambda: hvd.reducescatter("x"), "tensor is of type str"),
+        (lambda: hvd.grouped_allreduce(3), "tensors is of type int"),
+        (lambda: hvd.grouped_allreduce_async_([one, 3]), "tensor is of type int"),
+        (lambda: hvd.grouped_allgather(3), "tensors is of type int"),
+        (lambda: hvd.grouped_reducescatter(3), "tensors is of type int"),
+        (lambda: hvd.sparse_allreduce_async(3, op=hvd.Sum), "tensor is of type int"),
+        (lambda: hvd.allreduce(one, name=3), "name is of type int"),
+        (lambda: hvd.allreduce(one, process_set="a"), "process_set is of type str"),
+        (lambda: hvd.broadcast(one, 0, process_set="a"), "process_set is of type str"),
+        (lambda: hvd.allreduce(one, compression="fp16"), "compression is 'fp16'"),
+        (lambda: hvd.broadcast(one, "0"), "root_rank is '0'"),
+        (lambda: hvd.broadcast_parameters(3, 0), "params of type int have no names"),
+        (lambda: hvd.broadcast_optimizer_state(3, 0), "optimizer is of type int"),
+        (lambda: hvd.DistributedOptimizer("sgd"), "optimizer is of type str"),
+        (lambda: hvd.DistributedOptimizer(sgd, named_parameters=3), "named_parameters are no"),
+        (lambda: hvd.DistributedOptimizer(sgd, compression="fp16"), "compression is 'fp16'"),
+        (
+            lambda: hvd.DistributedOptimizer(sgd, backward_passes_per_step="2"),
+            "backward_passes_per_step is of type str",
+        ),
+    ):
+        if rank == 0:
+            with pytest.raises(ValueError, match=text):
+                call()
+    assert hvd.allreduce(one, op=hvd.Sum).item() == size
 
 
 def differ(torch, hvd, rank, size):

@@ -176,6 +176,18 @@ def check_errors(tf, hvd):
     assert isinstance(pickle.loads(pickle.dumps(caught.value)), hvd.HorovodInternalError)
     with pytest.raises(hvd.HorovodInternalError, match=r"shapes \[2, 3\].*shapes \[3, 2\]"):
         hvd.allreduce(tf.ones([2, 3] if hvd.rank() == 0 else [3, 2]))
+    sgd = tf_keras.optimizers.SGD(1.0)
+    for call, text in (
+        (lambda: hvd.DistributedGradientTape(3), "gradtape is of type int"),
+        (lambda: hvd.DistributedOptimizer(sgd, compression="fp16"), "compression is 'fp16'"),
+        (lambda: hvd.allreduce(1.0, compression="fp16"), "compression is 'fp16'"),
+        (lambda: hvd.allreduce(1.0, process_set="a"), "process_set is of type str"),
+        (lambda: hvd.broadcast(1.0, "0"), "root_rank is '0'"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            call()
+    with pytest.raises(TypeError, match=r"compresion is not an argument for .* SGD"):
+        hvd.DistributedOptimizer(sgd, compresion=1)
     for wrong in (ValueError, tf.errors.InvalidArgumentError):
         with pytest.raises(wrong, match="3 rows, which 2 ranks cannot share equally"):
             hvd.alltoall(tf.ones([3]))

@@ -18,7 +18,7 @@ import numpy as np
 import sparkring
 from sparkring import _communicator
 from sparkring._core import Communicator, RingError
-from sparkring._horovod.errors import HorovodInternalError, internal_errors
+from sparkring._horovod.errors import HorovodInternalError, check_type, internal_errors
 from sparkring._horovod.group import Group
 from sparkring._horovod.pending import forget, in_flight
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
@@ -59,6 +59,7 @@ def context() -> _Context:
 def group(process_set: ProcessSet = global_process_set) -> Group:
     """Return the group of a process set. Raise ValueError outside it and before `init`."""
     context()
+    check_type("process_set", process_set, ProcessSet, "what add_process_set() has returned")
     return process_set.group()
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 
 from sparkring._core import Communicator, RingError
-from sparkring._horovod.errors import internal_errors
+from sparkring._horovod.errors import check_type, internal_errors
 from sparkring._horovod.settings import Settings
 
 
@@ -39,6 +39,7 @@ class Group:
         could pass differently are not part of a name: the reducer compares them.
         """
         if name is not None:
+            check_type("name", name, str, "a string")
             return f"{kind}.{name}"
         with self._naming:
             self._unnamed += 1
@@ -48,7 +49,7 @@ class Group:
         """Return the place of a global rank in the group. Raise ValueError for a rank outside."""
         if rank not in self.ranks:
             raise ValueError(
-                f"root_rank is {rank}: pass the global rank of a member of the process set,"
+                f"root_rank is {rank!r}: pass the global rank of a member of the process set,"
                 f" {', '.join(map(str, self.ranks))}"
             )
         return self.ranks.index(rank)

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from sparkring._horovod import operations
 from sparkring._horovod.context import group, local_rank, local_size, process_set_of, rank
+from sparkring._horovod.errors import check_compression
 from sparkring._horovod.host import Compression, Compressor, Reduction
 from sparkring._horovod.ops import Average, ReduceOp, Sum, choose
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
@@ -146,6 +147,7 @@ def grouped_allreduce(
     """
     group(process_set)  # refuses a rank outside
     check_name(name)
+    check_compression(compression)
     chosen = choose(op, average)
     reduction = Reduction(name, chosen, prescale_factor, postscale_factor, process_set)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparkring._horovod.errors import check_compression
 from sparkring._horovod.host import Compression, Compressor, predivided
 from sparkring._horovod.ops import Average, ReduceOp
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
@@ -78,6 +79,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     -------
     optimizer
     """
+    check_compression(compression)
     given: dict[str, Any] = {
         "compression": compression,
         "sparse_as_dense": sparse_as_dense,
@@ -91,7 +93,10 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
 
         return _optimizer.DistributedOptimizer(optimizer, name, **given, **of_keras)
     if of_keras:
-        raise TypeError(f"{next(iter(of_keras))} needs an optimizer of Keras 3")
+        raise TypeError(
+            f"{next(iter(of_keras))} is not an argument for an optimizer of type"
+            f" {type(optimizer).__name__}: those of Keras 3 alone take more than the signature has"
+        )
     if not first and not hasattr(optimizer, "apply_gradients"):
         raise ValueError(
             f"optimizer is of type {type(optimizer).__name__}: pass one of Keras 3, tf_keras or"

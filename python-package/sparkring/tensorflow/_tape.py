@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparkring._horovod.errors import check_compression, check_type
 from sparkring._horovod.host import Compression, Compressor, predivided
 from sparkring._horovod.ops import Average, ReduceOp
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
@@ -61,6 +62,8 @@ def DistributedGradientTape(  # noqa: N802 (Horovod's name)
     -------
     tf.GradientTape
     """
+    check_type("gradtape", gradtape, tf.GradientTape, "a tf.GradientTape")
+    check_compression(compression)
     base = type(gradtape)
     made: Any = object.__new__(type(base.__name__, (_Distributed, base), {}))
     made.__dict__ = gradtape.__dict__

@@ -11,4 +11,5 @@
           autograd               their gradients
             starts                 submissions, from tensors to tensors
               compression            smaller types on the way
+              arguments              checks of types
 """

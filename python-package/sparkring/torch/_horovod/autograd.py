@@ -13,7 +13,9 @@ from typing import Any
 import torch
 
 from sparkring._horovod import ops
+from sparkring._horovod.context import group
 from sparkring.torch._horovod import starts
+from sparkring.torch._horovod.arguments import check_tensor, check_tensors
 
 _PLAIN = (1.0, 1.0)
 
@@ -54,6 +56,7 @@ class Allgather(torch.autograd.Function):
     @staticmethod
     def forward(ctx, tensor, name, process_set):
         """Concatenate the tensors."""
+        check_tensor(tensor)
         ctx.process_set, ctx.length = process_set, len(tensor)
         work = starts.allgather(tensor, name, process_set)
         result = work.wait()
@@ -74,7 +77,7 @@ class Broadcast(torch.autograd.Function):
     def forward(ctx, tensor, root_rank, name, process_set):
         """Send the tensor."""
         ctx.process_set = process_set
-        ctx.is_root = process_set.group().index(root_rank) == process_set.rank()
+        ctx.is_root = group(process_set).index(root_rank) == process_set.rank()
         return starts.broadcast(tensor, None, root_rank, name, process_set).wait()
 
     @staticmethod
@@ -125,4 +128,5 @@ class Reducescatter(torch.autograd.Function):
 
 def differentiable(tensors: Any) -> bool:
     """Tell whether any of the tensors is part of a graph that is being recorded."""
+    check_tensors(tensors)
     return torch.is_grad_enabled() and any(each.requires_grad for each in tensors)

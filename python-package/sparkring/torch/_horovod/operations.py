@@ -21,6 +21,7 @@ from sparkring._horovod.ops import ReduceOp
 from sparkring._horovod.pending import Pending, register, synchronize
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
 from sparkring.torch._horovod import autograd, starts
+from sparkring.torch._horovod.arguments import check_tensors, compress
 from sparkring.torch._horovod.compression import Compression
 
 Tensors = Sequence[torch.Tensor]
@@ -94,7 +95,7 @@ def allreduce(
     Tensor
     """
     factors = (prescale_factor, postscale_factor)
-    small, ctx = compression.compress(tensor)
+    [(small, ctx)] = compress(compression, [tensor])
     result = autograd.Allreduce.apply(small, name, ops.choose(op, average), factors, process_set)
     return compression.decompress(result, ctx)
 
@@ -210,7 +211,7 @@ def grouped_allreduce(
         For arguments that are wrong on this rank.
     """
     factors = (prescale_factor, postscale_factor)
-    packed = [compression.compress(tensor) for tensor in tensors]
+    packed = compress(compression, tensors)
     results = autograd.GroupedAllreduce.apply(
         name, ops.choose(op, average), factors, process_set, *(small for small, _ in packed)
     )
@@ -417,6 +418,7 @@ def grouped_allgather(
 
 def _parts(name: str | None, tensors: Tensors) -> list[str | None]:
     """Name the parts of a group."""
+    check_tensors(tensors)
     return [None if name is None else f"{name}.{i}" for i in range(len(tensors))]
 
 
@@ -641,7 +643,7 @@ def reducescatter(
         For arguments that are wrong on this rank.
     """
     factors = (prescale_factor, postscale_factor)
-    small, ctx = compression.compress(tensor)
+    [(small, ctx)] = compress(compression, [tensor])
     result = autograd.Reducescatter.apply(small, name, op, factors, process_set)
     return compression.decompress(result, ctx)
 
@@ -703,7 +705,7 @@ def grouped_reducescatter(
     if autograd.differentiable(tensors):
         parts = _parts(name, tensors)
         return [reducescatter(x, part, *given) for x, part in zip(tensors, parts)]
-    packed = [compression.compress(tensor) for tensor in tensors]
+    packed = compress(compression, tensors)
     results = synchronize(
         grouped_reducescatter_async([small for small, _ in packed], name, *given[1:])
     )

@@ -17,9 +17,11 @@ from typing import Any
 import torch
 
 from sparkring._horovod import ops
+from sparkring._horovod.errors import check_compression, check_type
 from sparkring._horovod.ops import ReduceOp
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
 from sparkring.torch._horovod.adasum_optimizer import adasum_class
+from sparkring.torch._horovod.arguments import check_optimizer
 from sparkring.torch._horovod.compression import Compression
 from sparkring.torch._horovod.gradients import Gradients
 from sparkring.torch._horovod.shared_state import SharedState, shared_state
@@ -141,6 +143,9 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     ValueError
         For names that are missing or not unique, and for arguments that exclude each other.
     """
+    check_optimizer(optimizer)
+    check_compression(compression)
+    check_type("backward_passes_per_step", backward_passes_per_step, int, "a whole number")
     if op not in (ops.Average, ops.Sum, ops.Adasum):
         raise ValueError(f"op is {op!r}: DistributedOptimizer takes Average, Sum and Adasum")
     if gradient_predivide_factor != 1.0 and op is not ops.Average:
@@ -176,7 +181,7 @@ def _name(parameters: list[Any], named: Named | None) -> dict[Any, str]:
     """Return the names of the parameters, in the order of the optimizer."""
     if named is None:
         return {each: f"parameter.{i}" for i, each in enumerate(parameters)}
-    pairs = list(named)
+    pairs = list(named) if isinstance(named, Iterable) else [named]
     if any(not isinstance(pair, tuple) or len(pair) != 2 for pair in pairs):
         raise ValueError("named_parameters are no pairs: pass model.named_parameters()")
     found = [name for name, _ in pairs]

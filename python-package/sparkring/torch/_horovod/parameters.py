@@ -13,6 +13,7 @@ from sparkring._horovod.errors import HorovodInternalError
 from sparkring._horovod.objects import allgather_object, broadcast_object
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
 from sparkring.torch._horovod import starts
+from sparkring.torch._horovod.arguments import check_optimizer
 from sparkring.torch._horovod.shared_state import load_in_place
 
 
@@ -30,7 +31,8 @@ def broadcast_parameters(
         A global rank.
     process_set : ProcessSet
     """
-    pairs: Iterable[Any] = params.items() if isinstance(params, Mapping) else list(params)
+    given = params.items() if isinstance(params, Mapping) else params
+    pairs = list(given) if isinstance(given, Iterable) else [given]
     if any(not isinstance(pair, tuple) or len(pair) != 2 for pair in pairs):
         raise ValueError(
             f"params of type {type(params).__name__} have no names: pass model.state_dict() or"
@@ -73,6 +75,7 @@ def broadcast_optimizer_state(
     HorovodInternalError
         When the ranks' optimizers have different classes or groups, and when ranks fail.
     """
+    check_optimizer(optimizer)
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("the state of LBFGS cannot be broadcast: use broadcast_object()")
     _compare(optimizer, process_set)

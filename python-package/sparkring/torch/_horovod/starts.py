@@ -18,12 +18,14 @@ from sparkring._horovod.pending import Pending
 from sparkring._horovod.process_sets import ProcessSet
 from sparkring.torch import _streams as streams
 from sparkring.torch import _tensor_view as view
+from sparkring.torch._horovod.arguments import check_tensor, check_tensors
 
 Factors = tuple[float, float]
 
 
 def _host(tensor: torch.Tensor) -> torch.Tensor:
     """Return a tensor of the CPU; one on a GPU is copied, after the work of the current stream."""
+    check_tensor(tensor)
     return streams.fetch(tensor) if streams.is_here(tensor) else tensor
 
 
@@ -68,6 +70,7 @@ def allreduce(
 ) -> Pending:
     """Combine the tensors of all ranks."""
     unscaled = factors == (1.0, 1.0) and op is not ops.Adasum
+    check_tensor(tensor)
     if output is tensor and unscaled and view.is_plain(tensor):
         return operations.allreduce(tensor, name, op, 1.0, 1.0, process_set, out=tensor)
     argument = _Argument(tensor, output, op)
@@ -84,6 +87,7 @@ def grouped_allreduce(
     process_set: ProcessSet,
 ) -> Pending:
     """Combine lists of tensors."""
+    check_tensors(tensors)
     targets: Sequence[Any] = [None] * len(tensors) if outputs is None else outputs
     arguments = [_Argument(x, out, op) for x, out in zip(tensors, targets)]
     whole = all(each.out is not None for each in arguments)
@@ -155,6 +159,7 @@ def sparse_allreduce(
     tensor: torch.Tensor, name: str | None, op: ops.ReduceOp, process_set: ProcessSet
 ) -> Pending:
     """Gather the entries of sparse tensors of all ranks, and add them."""
+    check_tensor(tensor)
     if op not in (ops.Average, ops.Sum):
         raise ValueError(f"op is {op!r}: sparse_allreduce_async takes Average and Sum")
     mine = tensor.detach().coalesce()
