@@ -164,6 +164,7 @@ def check_outside(tf, hvd):
 
 def check_errors(tf, hvd):
     """What ranks disagree on is an error on all of them, and later calls work."""
+    import keras
     import tf_keras
 
     for call in modes(tf, lambda: hvd.allreduce(tf.ones([2 + hvd.rank()]), name="x")):
@@ -180,6 +181,7 @@ def check_errors(tf, hvd):
     for call, text in (
         (lambda: hvd.DistributedGradientTape(3), "gradtape is of type int"),
         (lambda: hvd.DistributedOptimizer(sgd, compression="fp16"), "compression is 'fp16'"),
+        (lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), compression="fp16"), "fp16'"),
         (lambda: hvd.allreduce(1.0, compression="fp16"), "compression is 'fp16'"),
         (lambda: hvd.allreduce(1.0, process_set="a"), "process_set is of type str"),
         (lambda: hvd.broadcast(1.0, "0"), "root_rank is '0'"),

@@ -12,5 +12,6 @@
         process_sets           groups of ranks
           group                  a communicator, a reducer and the names of operations
             settings               the variables HOROVOD_*
+    arguments              checks of types
     ops, adasum, errors    constants, a sum of gradients, HorovodInternalError
 """

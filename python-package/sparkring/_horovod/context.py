@@ -18,7 +18,8 @@ import numpy as np
 import sparkring
 from sparkring import _communicator
 from sparkring._core import Communicator, RingError
-from sparkring._horovod.errors import HorovodInternalError, check_type, internal_errors
+from sparkring._horovod.arguments import check_type
+from sparkring._horovod.errors import HorovodInternalError, internal_errors
 from sparkring._horovod.group import Group
 from sparkring._horovod.pending import forget, in_flight
 from sparkring._horovod.process_sets import ProcessSet, global_process_set

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import keras
 
+from sparkring._horovod.arguments import check_compression
 from sparkring._horovod.host import Compression, Compressor, Reduction, predivided
 from sparkring._horovod.ops import Average, ReduceOp
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
@@ -119,6 +120,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         raise ValueError(
             f"optimizer is of type {type(optimizer).__name__}: pass an optimizer of Keras 3"
         )
+    check_compression(compression)
     if isinstance(optimizer, _Distributed):
         raise ValueError(
             "the optimizer is distributed already: pass it to DistributedOptimizer once"

@@ -17,8 +17,8 @@ import numpy as np
 import tensorflow as tf
 
 from sparkring._horovod import operations
+from sparkring._horovod.arguments import check_compression
 from sparkring._horovod.context import group, local_rank, local_size, process_set_of, rank
-from sparkring._horovod.errors import check_compression
 from sparkring._horovod.host import Compression, Compressor, Reduction
 from sparkring._horovod.ops import Average, ReduceOp, Sum, choose
 from sparkring._horovod.process_sets import ProcessSet, global_process_set

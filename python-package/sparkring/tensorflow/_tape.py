@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparkring._horovod.errors import check_compression, check_type
+from sparkring._horovod.arguments import check_compression, check_type
 from sparkring._horovod.host import Compression, Compressor, predivided
 from sparkring._horovod.ops import Average, ReduceOp
 from sparkring._horovod.process_sets import ProcessSet, global_process_set

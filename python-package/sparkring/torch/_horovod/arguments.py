@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of arguments: a wrong type is an `ArgumentError` that names the argument."""
+"""Checks of tensors, lists of them, optimizers and compressions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from sparkring._horovod.errors import ArgumentError, check_compression, check_type
+from sparkring._horovod.arguments import check_compression, check_type
+from sparkring._horovod.errors import ArgumentError
 
 
 def check_tensor(tensor: object) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from sparkring._horovod import ops
-from sparkring._horovod.errors import check_compression, check_type
+from sparkring._horovod.arguments import check_compression, check_type
 from sparkring._horovod.ops import ReduceOp
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
 from sparkring.torch._horovod.adasum_optimizer import adasum_class
