@@ -226,7 +226,7 @@ static void verify_splits(int *node, int size, int left, int most, int host) {
 
 static void test_every_split_over_hosts(void) {
   int node[RANKS];
-  for (int size = 1; size <= 24; size++) verify_splits(node, size, size, size, 0);
+  for (int size = 1; size <= RANKS_SPLIT; size++) verify_splits(node, size, size, size, 0);
 }
 
 /* Long vectors, for which the builder chooses the shards and the ring itself. */
