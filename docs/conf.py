@@ -16,6 +16,7 @@ extensions = [
     "myst_parser",
     "numpydoc",
     "sphinx.ext.autodoc",
+    "sphinx_copybutton",
     "sphinx_design",
 ]
 exclude_patterns = ["README.md", "tools"]
@@ -26,6 +27,10 @@ html_theme = "furo"
 html_title = "sparkring"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
+html_favicon = html_logo = "static/logo.svg"
+html_theme_options = {"sidebar_hide_name": False}
+copybutton_selector = "[class*=highlight-]:not(.highlight-none, .highlight-text) > .highlight > pre"
 html_copy_source = False
 html_show_sphinx = False
 highlight_language = "none"  # of blocks that name none: output
@@ -34,7 +39,7 @@ pygments_dark_style = "monokai"
 
 # ---- Markdown ----------------------------------------------------------------------------------
 
-myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist"]
+myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "tasklist"]
 myst_heading_anchors = 4
 
 # ---- Python --------------------------------------------------------------------------------------

@@ -21,6 +21,17 @@ PAGES = sorted(
 PICTURES = """() => [...document.images].filter(each => !each.alt.trim()).map(each => each.src)"""
 BROKEN = """() => [...document.images].filter(each => !each.naturalWidth).map(each => each.src)"""
 OVERFLOW = """() => document.documentElement.scrollWidth - document.documentElement.clientWidth"""
+# Output, code and tables that are wider than the page, and do not scroll.
+CUT = """() => [...document.querySelectorAll('article pre, article table')].filter(each => {
+  const scrolls = node => ['auto', 'scroll'].includes(getComputedStyle(node).overflowX);
+  const right = each.getBoundingClientRect().right > document.documentElement.clientWidth;
+  return (right && !scrolls(each.parentElement))
+    || (each.scrollWidth > each.clientWidth && !scrolls(each) && !scrolls(each.parentElement));
+}).map(each => each.textContent.slice(0, 60))"""
+# Tables of text that a reader on a telephone has to scroll.
+WIDE = """() => [...document.querySelectorAll('article table[data-text]')]
+  .filter(each => innerWidth < 640 && each.scrollWidth > each.clientWidth)
+  .map(each => each.textContent.slice(0, 60))"""
 WORDS = """() => document.querySelector('article').innerText.split(/\\s+/).length"""
 
 
@@ -54,6 +65,10 @@ def faults_of(tab, name):
         yield f"no alternative text: {picture}"
     for picture in tab.evaluate(BROKEN):
         yield f"no picture: {picture}"
+    for text in tab.evaluate(CUT):
+        yield f"cut off: {text}"
+    for text in tab.evaluate(WIDE):
+        yield f"scrolls: {text}"
     for url in tab.asked:
         if not url.startswith(("file:", "data:")):
             yield f"asks for {url}"
