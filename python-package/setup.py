@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The extension module: the binding in src/ and the core as the one file core/core.c.
+"""The extension modules: `_core` and `_numerics`.
+
+`_core` is the binding in src/ and the core as the one file core/core.c. `_numerics` is the binding
+in src/numerics/ and the numerics as the one file numerics/numerics.c.
 
 From CPython 3.11 on the limited API has the buffer protocol, so one wheel (cp311-abi3) serves all
 later versions; 3.9, 3.10 and free-threaded builds get a wheel of their own.
@@ -42,6 +45,7 @@ LIMITED_API = (
     and platform.python_implementation() == "CPython"
     and not sysconfig.get_config_var("Py_GIL_DISABLED")
 )
+LIMITED = [("Py_LIMITED_API", "0x030B0000")] if LIMITED_API else []
 
 
 def version() -> str:
@@ -253,7 +257,7 @@ setup(
             define_macros=[
                 ("RING_API", ""),
                 ("_GNU_SOURCE", None),
-                *([("Py_LIMITED_API", "0x030B0000")] if LIMITED_API else []),
+                *LIMITED,
             ],
             extra_compile_args=[
                 "-std=c11",
@@ -262,6 +266,19 @@ setup(
                 *crypto("--cflags", []),
             ],
             extra_link_args=["-pthread", *crypto_libraries()],
+            py_limited_api=LIMITED_API,
+        ),
+        Extension(
+            "sparkring._numerics",
+            sources=[*sorted(glob("src/numerics/*.c")), "numerics/numerics.c"],
+            depends=glob("src/numerics/*.h") + glob("numerics/*.[ch]"),
+            include_dirs=["numerics"],
+            define_macros=LIMITED,
+            extra_compile_args=[
+                "-std=c11",
+                "-fvisibility=hidden",
+                "-ffp-contract=off",  # the same bits on processors that could fuse operations
+            ],
             py_limited_api=LIMITED_API,
         ),
         *pmix(),

@@ -13,8 +13,8 @@
 #' @details
 #' The start is k-means|| : in five rounds each rank proposes rows that are far from all proposals
 #' so far, and rank 0 chooses the centers among the proposals by k-means++, weighted by the rows
-#' near them. The ranks draw random numbers. [set.seed()], with another number on each rank, makes
-#' them reproducible; so does `seed` of [ring_apply()].
+#' near them. Rank 0 draws a seed for each start. [set.seed()] makes it reproducible; so does `seed`
+#' of [ring_apply()]. A start depends on the ranks and the order of the rows.
 #'
 #' A cluster may have up to 2^31 - 1 rows.
 #'
@@ -73,15 +73,17 @@ ring_kmeans <- function(comm, x, centers, max_iter = 100L, nstart = 1L, tol = 1e
   x <- columns_of(comm, x, finite = TRUE)
   given <- agree(comm, kmeans_given(x, centers))
   model_check_settings(comm, c(list(centers = unname(centers)), settings))
-  moments <- columns_moments(comm, x)
+  moments <- columns_known(comm, x)
   k <- if (is.null(given)) as.integer(centers) else nrow(given)
   if (moments$counts[[1L]] < k) check_stop("there are fewer rows than clusters on all ranks")
-  if (!all(is.finite(moments$scale))) check_stop("squares of the values are not finite: scale them")
+  if (!all(is.finite(moments$squares))) {
+    check_stop("squares of the values are not finite: scale them")
+  }
   data <- kmeans_data(x, moments, tol)
   best <- NULL
   for (start in seq_len(settings$nstart)) {
-    first <- if (is.null(given)) kmeans_start(comm, data, k) else columns_scale(given, data$shift)
-    found <- kmeans_lloyd(comm, data, unname(first), settings$max_iter)
+    first <- if (is.null(given)) kmeans_start(comm, data, k) else t(unname(given)) - data$shift
+    found <- kmeans_lloyd(comm, data, first, settings$max_iter)
     if (is.null(best) || sum(found$withinss) < sum(best$withinss)) best <- found
     if (!is.null(given)) break
   }
@@ -112,20 +114,20 @@ kmeans_are_centers <- function(given, x) {
     all(is.finite(given))
 }
 
-# Rows around their mean: the columns of `x`, so that a row is in one place of the memory.
+# The rows as the columns of `x`, so that a row is in one place of the memory. Centers are around
+# `shift`, the mean of all rows.
 kmeans_data <- function(x, moments, tol) {
-  shift <- list(center = moments$center)
-  list(x = t(unname(columns_scale(x, shift))), shift = shift,
-       tolerance = tol * mean(moments$scale^2 * (1 - 1 / moments$counts)))
+  variance <- Reduce(`+`, moments$squares / moments$weights) / ncol(x)
+  list(x = t(unname(x)), shift = moments$means, tolerance = tol * variance)
 }
 
 kmeans_result <- function(found, x, moments, call) {
   if (any(found$size == 0L)) {
     warning("clusters are empty: there are fewer different rows than clusters", call. = FALSE)
   }
-  centers <- sweep(found$centers, 2L, moments$center, "+")
+  centers <- t(found$centers + moments$means)
   dimnames(centers) <- list(seq_len(nrow(centers)), colnames(x))
-  total <- sum(moments$scale^2 * (moments$counts - 1))
+  total <- sum(moments$squares)
   within <- sum(found$withinss)
   structure(class = "ring_kmeans", list(
     cluster = stats::setNames(found$cluster, rownames(x)), centers = centers, totss = total,
@@ -134,124 +136,85 @@ kmeans_result <- function(found, x, moments, call) {
   ))
 }
 
-# ---- Lloyd's iterations (src/kmeans.h) -----------------------------------------------------------
+# ---- Lloyd's iterations (src/kmeans.h): columns are centers, and clusters are numbered from 0 -----
 
 kmeans_lloyd <- function(comm, data, centers, max_iter) {
-  found <- .Call(C_kmeans_nearest, data$x, centers)
-  state <- list(cluster = found$cluster, upper = sqrt(found$best), lower = sqrt(found$second))
-  sums <- ring_allreduce(comm, kmeans_sums(data$x, state$cluster, nrow(centers)))
+  state <- .Call(C_kmeans_nearest, data$x, data$shift, centers)
+  state <- list(nearest = state$nearest, upper = sqrt(state$best), lower = sqrt(state$second))
+  sums <- kmeans_sums(comm, data, state$nearest, ncol(centers))
   converged <- FALSE
   for (iteration in seq_len(max_iter)) {
     before <- centers
-    centers <- kmeans_centers(comm, data, state, sums, centers)
-    moves <- sqrt(rowSums((centers - before)^2))
-    state <- .Call(C_kmeans_assign, data$x, centers, moves, kmeans_half(centers), state)
+    centers <- kmeans_means(comm, data, state$nearest, sums, before)
+    moved <- .Call(C_kmeans_moves, before, centers)
+    state <- .Call(C_kmeans_assign, data$x, data$shift, centers, moved, state)
     total <- ring_allreduce(comm, c(state$changed, state$delta))
     sums <- sums + total[-1L]
-    converged <- total[[1L]] == 0 || sum(moves^2) <= data$tolerance
+    converged <- total[[1L]] == 0 || moved$shift <= data$tolerance
     if (converged) break
   }
-  if (total[[1L]] == 0) centers <- kmeans_renew(comm, data, state, centers)
-  squares <- .Call(C_kmeans_distance, data$x, centers, state$cluster)^2
-  squares <- kmeans_sums(matrix(squares, 1L), state$cluster, nrow(centers))
-  found <- matrix(ring_allreduce(comm, squares), nrow(centers))
-  list(centers = centers, cluster = state$cluster, size = as.integer(found[, 1L]),
-       withinss = found[, 2L], iterations = iteration, converged = converged)
-}
-
-# The means of the clusters by new sums: those of the iterations have rounding errors of rows that
-# have left.
-kmeans_renew <- function(comm, data, state, centers) {
-  sums <- ring_allreduce(comm, kmeans_sums(data$x, state$cluster, nrow(centers)))
-  kmeans_centers(comm, data, state, sums, centers)
-}
-
-# The number and the sums of the rows of each cluster, as one vector.
-kmeans_sums <- function(x, cluster, k) as.vector(.Call(C_kmeans_sums, x, cluster, k))
-
-# Half the distance of each center to the nearest other one.
-kmeans_half <- function(centers) {
-  gaps <- as.matrix(stats::dist(centers))
-  diag(gaps) <- Inf
-  apply(gaps, 1L, min) / 2
-}
-
-# The means of the clusters. An empty cluster gets the row that is farthest from its center.
-kmeans_centers <- function(comm, data, state, sums, centers) {
-  sums <- matrix(sums, nrow(centers))
-  known <- sums[, 1L] > 0.5
-  centers[known, ] <- sums[known, -1L] / sums[known, 1L]
-  if (all(known)) return(centers)
-  far <- .Call(C_kmeans_distance, data$x, centers, state$cluster)
-  for (cluster in which(!known)) {
-    place <- which.max(c(far, -1))
-    own <- ring_maxloc(comm, max(far, -1))$rank == ring_rank(comm)
-    row <- if (own) data$x[, place] else double(nrow(data$x))
-    centers[cluster, ] <- ring_allreduce(comm, row)
-    if (own) far[[place]] <- -1
+  if (total[[1L]] == 0) { # without the rounding errors of rows that have left
+    sums <- kmeans_sums(comm, data, state$nearest, ncol(centers))
+    centers <- kmeans_means(comm, data, state$nearest, sums, centers)
   }
-  centers
+  squares <- .Call(C_kmeans_distance, data$x, data$shift, state$nearest, centers)
+  squares <- list(x = matrix(squares, 1L))
+  within <- kmeans_sums(comm, squares, state$nearest, ncol(centers))
+  list(centers = centers, cluster = state$nearest + 1L, size = as.integer(within[1L, ]),
+       withinss = within[3L, ], iterations = iteration, converged = converged)
 }
+
+# The number, the weight and the sums of the rows of each cluster, a column for each.
+kmeans_sums <- function(comm, data, nearest, clusters) {
+  ring_allreduce(comm, .Call(C_kmeans_sums, data$x, data$shift, nearest, clusters))
+}
+
+# The means of the clusters. A cluster without rows gets a row that is far from its center.
+kmeans_means <- function(comm, data, nearest, sums, centers) {
+  found <- .Call(C_kmeans_means, sums, centers)
+  if (found$empty == 0L) return(found$centers)
+  squares <- .Call(C_kmeans_distance, data$x, data$shift, nearest, found$centers)
+  far <- utils::head(order(-squares), found$empty)
+  far <- rbind(squares[far], kmeans_rows(data, far))
+  far <- ring_allgatherv(comm, far)
+  far <- far[, utils::head(order(-far[1L, ]), found$empty), drop = FALSE]
+  .Call(C_kmeans_refill, sums, found$centers, far[-1L, , drop = FALSE])
+}
+
+kmeans_rows <- function(data, at) data$x[, at, drop = FALSE] - data$shift
 
 # ---- Start ---------------------------------------------------------------------------------------
 
 kmeans_start <- function(comm, data, k) {
-  rows <- ncol(data$x)
-  counts <- ring_allgather(comm, as.double(rows))
-  first <- ring_broadcast(comm, floor(stats::runif(1L) * sum(counts)) + 1)
-  place <- first - sum(counts[seq_len(ring_rank(comm))])
-  chosen <- kmeans_gather(comm, data, if (place >= 1 && place <= rows) place)
+  seed <- ring_broadcast(comm, floor(stats::runif(1L) * 2^31))
+  rank <- as.integer(ring_rank(comm))
+  firsts <- ring_allgatherv(comm, .Call(C_kmeans_first, data$x, data$shift, seed, rank))
+  chosen <- firsts[-1L, which.min(firsts[1L, ]), drop = FALSE]
   before <- 0L
-  near <- list(cluster = integer(rows), best = rep(Inf, rows))
+  near <- list(nearest = integer(ncol(data$x)), best = rep(Inf, ncol(data$x)))
   for (round in seq_len(6L)) {
-    near <- kmeans_nearer(data$x, chosen, before, near)
-    total <- ring_allreduce(comm, sum(near$best))
+    near <- kmeans_nearer(data, chosen, before, near)
+    total <- ring_allreduce(comm, .Call(C_kmeans_total, near$best))
     if (total == 0 || round == 6L) break
-    before <- nrow(chosen)
-    drawn <- which(stats::runif(rows) * total < 2 * k * near$best)
-    chosen <- rbind(chosen, kmeans_gather(comm, data, drawn))
+    before <- ncol(chosen)
+    drawn <- .Call(C_kmeans_draw, near$best, 2 * k / total, seed, rank, round)
+    chosen <- cbind(chosen, ring_allgatherv(comm, kmeans_rows(data, drawn)))
   }
-  weights <- ring_allreduce(comm, as.double(tabulate(near$cluster, nrow(chosen))))
-  found <- lead(comm, "centers", list(centers = kmeans_plus(chosen, weights, k)))
-  matrix(found$centers, k)
+  weights <- list(x = matrix(0, 0L, ncol(data$x)))
+  weights <- kmeans_sums(comm, weights, near$nearest, ncol(chosen))[2L, ]
+  found <- lead(comm, "centers", list(centers = .Call(C_kmeans_choose, chosen, weights, k, seed)))
+  found$centers
 }
 
-# The nearest of the rows of `chosen`, if only those up to `before` have been looked at.
-kmeans_nearer <- function(x, chosen, before, near) {
-  if (before == nrow(chosen)) return(near)
-  found <- .Call(C_kmeans_nearest, x, chosen[seq_len(nrow(chosen)) > before, , drop = FALSE])
+# The nearest of the columns of `chosen`, if only those up to `before` have been looked at.
+kmeans_nearer <- function(data, chosen, before, near) {
+  if (before == ncol(chosen)) return(near)
+  new <- chosen[, seq_len(ncol(chosen)) > before, drop = FALSE]
+  found <- .Call(C_kmeans_nearest, data$x, data$shift, new)
   closer <- which(found$best < near$best)
-  near$cluster[closer] <- found$cluster[closer] + before
+  near$nearest[closer] <- found$nearest[closer] + before
   near$best[closer] <- found$best[closer]
   near
-}
-
-# The rows `at` of all ranks.
-kmeans_gather <- function(comm, data, at) {
-  t(ring_allgatherv(comm, data$x[, as.integer(at), drop = FALSE]))
-}
-
-# K-means++ on weighted rows, and Lloyd's iterations, on rank 0.
-kmeans_plus <- function(x, weights, k) {
-  if (nrow(x) < k) x <- x[rep_len(seq_len(nrow(x)), k), , drop = FALSE]
-  weights <- c(weights, double(nrow(x) - length(weights)))
-  squares <- rep(1, nrow(x))
-  chosen <- integer()
-  for (i in seq_len(k)) {
-    chances <- weights * squares
-    if (sum(chances) == 0) chances <- as.double(!seq_along(weights) %in% chosen)
-    chosen <- c(chosen, sample.int(nrow(x), 1L, prob = chances))
-    new <- rowSums(sweep(x, 2L, x[chosen[[i]], ])^2)
-    squares <- if (i == 1L) new else pmin(squares, new)
-  }
-  centers <- x[chosen, , drop = FALSE]
-  for (step in seq_len(30L)) {
-    cluster <- .Call(C_kmeans_nearest, t(x), centers)$cluster
-    sums <- rowsum(cbind(weights, weights * x), cluster)
-    sums <- sums[sums[, 1L] > 0, , drop = FALSE]
-    centers[as.integer(rownames(sums)), ] <- sums[, -1L] / sums[, 1L]
-  }
-  centers
 }
 
 # ---- Methods -------------------------------------------------------------------------------------
@@ -280,6 +243,6 @@ predict.ring_kmeans <- function(object, newdata, ...) {
   known <- which(is.finite(rowSums(x)))
   found <- rep(NA_integer_, nrow(x))
   rows <- t(unname(x[known, , drop = FALSE]))
-  found[known] <- .Call(C_kmeans_nearest, rows, object$centers)$cluster
+  found[known] <- .Call(C_kmeans_nearest, rows, NULL, t(unname(object$centers)))$nearest + 1L
   stats::setNames(found, rownames(newdata))
 }

@@ -77,25 +77,25 @@ columns_are_named <- function(names) {
 
 # The number of known values, the center and the scale of each column, over all ranks.
 columns_moments <- function(comm, x, center = TRUE, scale = TRUE) {
-  own <- .Call(C_columns_sums, x, NULL, NULL)
-  sums <- matrix(ring_allreduce(comm, own[1:2, ]), 2L)
-  counts <- sums[1L, ]
-  means <- sums[2L, ] / counts
-  own <- .Call(C_columns_sums, x, means, NULL)
-  sums <- matrix(ring_allreduce(comm, own[2:3, ]), 2L)
-  squares <- sums[2L, ] - sums[1L, ]^2 / counts
-  gaps <- ifelse(is.finite(means), sums[1L, ] / counts, 0) # of Inf, a gap is NaN
-  means <- stats::setNames(means + gaps, colnames(x))
+  found <- columns_known(comm, x)
+  means <- stats::setNames(found$means, colnames(x))
+  squares <- found$squares
   if (isTRUE(center)) {
     center <- means
   } else {
     if (isFALSE(center)) center <- NULL
-    own <- .Call(C_columns_sums, x, columns_numbers(center), NULL)
-    squares <- ring_allreduce(comm, own[3L, ])
+    gaps <- unname(means) - or_default(columns_numbers(center), 0)
+    squares <- squares + found$weights * gaps^2
   }
-  deviations <- sqrt(squares / pmax(1, counts - 1))
-  if (is.logical(scale)) scale <- if (scale) stats::setNames(deviations, colnames(x))
-  list(counts = counts, center = center, scale = scale)
+  deviations <- stats::setNames(sqrt(squares / pmax(1, found$counts - 1)), colnames(x))
+  if (is.logical(scale)) scale <- if (scale) deviations
+  list(counts = found$counts, center = center, scale = scale)
+}
+
+# What numerics/moments.h tells of each column, over all ranks.
+columns_known <- function(comm, x) {
+  moments <- ring_allgather(comm, .Call(C_columns_moments, x))
+  .Call(C_columns_known, moments, ncol(x))
 }
 
 columns_check_moments <- function(comm, x, center, scale) {

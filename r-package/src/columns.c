@@ -7,6 +7,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "numerics/moments.h"
+
+enum { ROWS_UNTIL_PAUSE = 1 << 16 };
+
 /* `numbers` are NULL or a double for each column of `x`. */
 static void columns_check(SEXP x, SEXP numbers) {
   if (!Rf_isReal(x) || !Rf_isMatrix(x)) Rf_error("the columns are not a matrix of doubles");
@@ -36,6 +40,36 @@ SEXP columns_join(SEXP parts, SEXP width) {
 
 static double columns_number(SEXP numbers, R_xlen_t column, double absent) {
   return Rf_isNull(numbers) ? absent : REAL_RO(numbers)[column];
+}
+
+SEXP columns_moments(SEXP x) {
+  columns_check(x, R_NilValue);
+  size_t rows = (size_t)Rf_nrows(x), width = (size_t)Rf_ncols(x);
+  double *scratch = (double *)R_alloc(num_moments_scratch(width) + 1, sizeof *scratch);
+  SEXP result = PROTECT(Rf_allocVector(REALSXP, (R_xlen_t)num_moments_size(width)));
+  num_moments_open(REAL(result), width);
+  for (size_t from = 0; from < rows; from += ROWS_UNTIL_PAUSE) {
+    size_t count = rows - from < ROWS_UNTIL_PAUSE ? rows - from : ROWS_UNTIL_PAUSE;
+    num_moments_add(REAL(result), count, width, REAL_RO(x) + from, 1, rows, NULL, scratch);
+    R_CheckUserInterrupt();
+  }
+  UNPROTECT(1);
+  return result;
+}
+
+SEXP columns_known(SEXP moments, SEXP width) {
+  const char *names[] = {"counts", "weights", "means", "squares", ""};
+  size_t columns = (size_t)Rf_asInteger(width), size = num_moments_size(columns);
+  double *state = (double *)R_alloc(size + 1, sizeof *state);
+  num_moments_open(state, columns);
+  for (size_t from = 0; from + size <= (size_t)Rf_xlength(moments) && size > 0; from += size)
+    num_moments_merge(state, REAL_RO(moments) + from, columns);
+  SEXP result = PROTECT(Rf_mkNamed(VECSXP, names));
+  for (int i = 0; i < 4; i++) SET_VECTOR_ELT(result, i, Rf_allocVector(REALSXP, (R_xlen_t)columns));
+  num_moments_close(state, columns, REAL(VECTOR_ELT(result, 0)), REAL(VECTOR_ELT(result, 1)),
+                    REAL(VECTOR_ELT(result, 2)), REAL(VECTOR_ELT(result, 3)));
+  UNPROTECT(1);
+  return result;
 }
 
 /* Adds what the known values of a column weigh, and their gaps from the center. */

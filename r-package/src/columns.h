@@ -15,6 +15,13 @@ SEXP columns_join(SEXP parts, SEXP width);
  * for each row, a value counts as many times. */
 SEXP columns_sums(SEXP x, SEXP centers, SEXP weights);
 
+/* The moments of the rows, as numbers that ranks send each other (numerics/moments.h). */
+SEXP columns_moments(SEXP x);
+
+/* What the moments of all ranks, one after another, say of each of `width` columns: a list of the number of values that
+ * are not missing, `counts`; the sum of their weights, `weights`; `means`; and the sum of squares around them, `squares`. */
+SEXP columns_known(SEXP moments, SEXP width);
+
 /* For each column whether all its values are -1, 0 or 1: logicals. */
 SEXP columns_codes(SEXP x);
 

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "lanes.h"
+#include "numerics/lanes.h"
 
 enum { BLOCK_BYTES = 1 << 18, BLOCK_LEAST = 32, BLOCK_MOST = 512, PANEL_BLOCKS = 64 };
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The tests of the core, with SPARKRING_TESTS. CMakeLists.txt includes this file: paths begin at the root.
+# The tests of the core and of the numerics, with SPARKRING_TESTS. CMakeLists.txt includes this file: paths begin at the root.
 if(NOT BUILD_SHARED_LIBS)
   message(FATAL_ERROR "The tests need the shared library: leave out BUILD_SHARED_LIBS=OFF.")
 endif()
@@ -11,7 +11,13 @@ file(GLOB test_helpers CONFIGURE_DEPENDS tests/core/support/*.c)
 add_library(sparkring_test_helpers STATIC ${test_helpers})
 target_include_directories(sparkring_test_helpers PUBLIC tests/core/support)
 target_link_libraries(sparkring_test_helpers PUBLIC sparkring_inside)
-file(GLOB test_sources CONFIGURE_DEPENDS tests/core/*/test_*.c)
+file(GLOB numerics_sources CONFIGURE_DEPENDS numerics/*.c)
+list(FILTER numerics_sources EXCLUDE REGEX "/numerics.c$")
+add_library(sparkring_numerics STATIC ${numerics_sources})
+target_include_directories(sparkring_numerics PUBLIC numerics)
+target_compile_options(sparkring_numerics PRIVATE -ffp-contract=off)
+target_link_libraries(sparkring_numerics PUBLIC sparkring_flags m)
+file(GLOB test_sources CONFIGURE_DEPENDS tests/core/*/test_*.c tests/numerics/test_*.c)
 find_program(OPEN_MPI_COMPILER mpicc.openmpi)
 if(NOT PMIX_FOUND OR NOT OPEN_MPI_COMPILER)
   list(FILTER test_sources EXCLUDE REGEX "/test_pmix.c$")
@@ -40,7 +46,7 @@ endif()
 foreach(test_source ${test_sources})
   get_filename_component(test_name ${test_source} NAME_WE)
   add_executable(${test_name} ${test_source})
-  target_link_libraries(${test_name} PRIVATE sparkring_test_helpers sparkring_inside)
+  target_link_libraries(${test_name} PRIVATE sparkring_test_helpers sparkring_inside sparkring_numerics)
   # Sanitizers make the very system calls that test_kernel takes away, and do not know the contexts of the tests of
   # wake-ups; test_scale counts bytes. That of threads also needs memory for itself, and processes that end all their
   # threads; learns nothing where each rank has one, nor where requests take more collectives from one thread to another

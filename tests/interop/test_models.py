@@ -23,14 +23,10 @@ def python_rank(comm, rows):
     x, count, weight, offset = part[:, :2], part[:, 2], part[:, 3], part[:, 4]
     fit = models.GeneralizedLinearModel(comm=comm, family="poisson")
     fit.fit(x, count, weight, offset=offset)
-    start = np.array([[-1.0, 0], [1, 0], [0, 1]])
-    clusters = models.KMeans(comm=comm, n_clusters=3, init=start, tol=0).fit(x)
     return {
         "coefficients": [fit.intercept_, *fit.coef_],
         "errors": fit.standard_errors_,
         "numbers": [fit.deviance_, fit.null_deviance_, fit.aic_],
-        "centers": clusters.cluster_centers_.ravel(),
-        "within": [clusters.inertia_],
         "quantiles": models.quantile(x[:, 0], [0, 0.25, 0.5, 0.75, 1], comm=comm),
     }
 

@@ -180,7 +180,7 @@ def mypy(*arguments):
 
 
 def test_stubs_agree_with_the_extension():
-    mypy("mypy.stubtest", "sparkring._core")
+    mypy("mypy.stubtest", "sparkring._core", "sparkring._numerics")
 
 
 TYPED = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -34,7 +35,7 @@ def dist(tmp_path_factory):
     """Build in a copy of the checkout, links and all, so that nothing is left in the tree."""
     folder = tmp_path_factory.mktemp("package")
     leftovers = shutil.ignore_patterns("build", "dist", "*.egg-info", "__pycache__", "*.so")
-    for name in ("core", "python-package"):
+    for name in ("core", "numerics", "python-package"):
         shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=leftovers)
     shutil.copy(ROOT / "LICENSE", folder)
     assert (folder / "python-package" / "core").is_symlink()
@@ -64,7 +65,8 @@ def test_sdist(sdist):
     assert sdist.name == f"sparkring-{sparkring.__version__}.tar.gz"
     for pattern in (
         "core/*.[ch]",
-        "python-package/src/*.[ch]",
+        "numerics/*.[ch]",
+        "python-package/src/**/*.[ch]",
         "python-package/sparkring/**/*.py*",
     ):
         for path in ROOT.glob(pattern):
@@ -81,7 +83,7 @@ def test_wheel(wheel):
     sources = (ROOT / "python-package").glob("sparkring/**/*.py*")
     wanted = {str(path.relative_to(ROOT / "python-package")) for path in sources}
     assert {name for name in wanted if not name.endswith(".pyc")} <= set(names)
-    assert sum(name.endswith(".so") for name in names) == 1
+    assert sum(name.endswith(".so") for name in names) == 2
     assert not [name for name in names if name.endswith((".c", ".h"))]
     pmix = shutil.which("pkg-config") and not subprocess.call(["pkg-config", "pmix >= 4"])
     assert ("sparkring/sparkring-pmix" in names) == bool(pmix)
@@ -104,7 +106,7 @@ def test_sbom(wheel):
 
 def test_links_the_shared_openssl(wheel, tmp_path):
     archive = zipfile.ZipFile(wheel)
-    (name,) = [name for name in archive.namelist() if name.endswith(".so")]
+    (name,) = [name for name in archive.namelist() if re.search(r"/_core\..*so$", name)]
     assert "libcrypto.so" in shell("ldd", archive.extract(name, tmp_path))
 
 
@@ -164,10 +166,11 @@ def test_exported_symbols(wheel, tmp_path):
     if shutil.which("nm") is None:
         pytest.skip("nm (binutils) is missing")
     archive = zipfile.ZipFile(wheel)
-    (name,) = [name for name in archive.namelist() if name.endswith(".so")]
-    library = archive.extract(name, tmp_path)
-    exported = shell("nm", "-D", "--defined-only", library).split()
-    assert exported[2::3] == ["PyInit__core"]
+    for name in archive.namelist():
+        if name.endswith(".so"):
+            library = archive.extract(name, tmp_path)
+            exported = shell("nm", "-D", "--defined-only", library).split()
+            assert exported[2::3] == [f"PyInit_{Path(name).name.partition('.')[0]}"]
 
 
 TRAIN = """

@@ -213,7 +213,7 @@ def columns_of(rows: Rows) -> tuple[dict[str, Array], list[Any]]:
         For responses that are no times, statuses other than 0 and 1, and several columns of
         clusters.
     """
-    if not rows.in_memory:
+    if rows.streamed:
         raise InvalidError("CoxPH sorts its rows: pass an array or a table, and not batches")
     comm = rows.comm
     rows.count()

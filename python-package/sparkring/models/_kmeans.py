@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""K-means on the rows of all ranks: Lloyd's iterations from the start of `_kmeans_start`."""
+"""K-means on the rows of all ranks: `_kmeans_lloyd` from the start of `_kmeans_start`."""
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparkring._agree import agree
 from sparkring._core import InvalidError
+from sparkring.models import _kmeans_lloyd as lloyd
 from sparkring.models import _moments as moments
 from sparkring.models._base import Estimator
 from sparkring.models._checks import check_number, check_whole
 from sparkring.models._doubles import doubles
-from sparkring.models._kmeans_start import nearest, start
+from sparkring.models._kmeans_lloyd import nearest
+from sparkring.models._kmeans_start import start
 from sparkring.models._output import Output
 from sparkring.models._table import scored
 from sparkring.models._tsqr import lead
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from sparkring._core import Communicator
-    from sparkring.models._rows import Block, Rows
+    from sparkring.models._kmeans_lloyd import Clusters
+    from sparkring.models._rows import Rows
     from sparkring.models._table import Array
 
 
@@ -48,7 +49,8 @@ class KMeans(Output, Estimator):
     tol : float
         The iterations end when the centers move by less than this part of the mean variance.
     random_state : int, optional
-        The seed; by default another one for each fit. Starts also depend on the ranks of the rows.
+        The seed; by default another one for each fit. Starts also depend on the ranks and the order
+        of the rows.
 
     Attributes
     ----------
@@ -65,6 +67,8 @@ class KMeans(Output, Estimator):
     References
     ----------
     B. Bahmani and others (2012). Scalable k-means++. Proceedings of the VLDB Endowment 5(7).
+
+    G. Hamerly (2010). Making k-means even faster. SIAM International Conference on Data Mining.
 
     S. Lloyd (1982). Least squares quantization in PCM. IEEE Transactions on Information Theory 28.
     """
@@ -246,10 +250,9 @@ class KMeans(Output, Estimator):
         return -float(np.sum(weight * squares))
 
     def _predict(self, x: Array) -> NDArray[np.int32]:
-        middle = self.cluster_centers_.mean(axis=0)
         known = np.isfinite(x).all(axis=1)
         found = np.full(len(x), -1, np.int32)
-        found[known] = nearest(x[known] - middle, self.cluster_centers_ - middle)[0]
+        found[known] = nearest(x[known], None, self.cluster_centers_)[0]
         return found
 
     def _transform(self, x: Array) -> Array:
@@ -273,23 +276,21 @@ class KMeans(Output, Estimator):
             raise InvalidError(
                 f"n_clusters is {self.n_clusters}, and there are {found.rows} rows on all ranks"
             )
-        tolerance = self.tol * math.fsum(found.variance) / rows.width
+        tolerance = self.tol * (sum(found.variance.tolist()) / rows.width)
         best: Clusters | None = None
         for seed in self._seeds(rows, 1 if given is not None else self.n_init):
             if given is None:
                 first = start(rows, found.mean, self.n_clusters, seed)
             else:
                 first = given - found.mean
-            clusters = lloyd(rows, found.mean, first, self.max_iter, tolerance)
+            clusters = lloyd.fit(rows, found.mean, first, self.max_iter, tolerance)
             if best is None or clusters.inertia < best.inertia:
                 best = clusters
         assert best is not None
         self.cluster_centers_ = best.centers + found.mean
         self.inertia_, self.n_iter_ = best.inertia, best.iterations
-        if rows.in_memory:
-            labels: list[NDArray[np.int32]] = [np.zeros(0, np.int32)]
-            rows.each(lambda block: labels.append(nearest(block.x - found.mean, best.centers)[0]))
-            self.labels_ = np.concatenate(labels)
+        if best.labels is not None:
+            self.labels_ = best.labels
 
     def _given(self, width: int) -> Array | None:
         if isinstance(self.init, str):
@@ -310,73 +311,3 @@ class KMeans(Output, Estimator):
             return {"seeds": random.integers(0, 1 << 31, count)}
 
         return [int(seed) for seed in lead(rows.comm, draw)["seeds"]]
-
-
-class Clusters(NamedTuple):
-    """The end of Lloyd's iterations, with centers around the mean of all rows."""
-
-    centers: Array
-    inertia: float
-    iterations: int
-
-
-def lloyd(rows: Rows, mean: Array, centers: Array, max_iter: int, tolerance: float) -> Clusters:
-    """Move the centers to the means of their rows, until they stay. Collective.
-
-    Rows are around the mean of all rows, which keeps the digits of distances.
-    """
-    for iteration in range(1, max_iter + 1):  # noqa: B007
-        sums, _ = assign(rows, mean, centers)
-        moved = means_of(rows, mean, centers, sums)
-        shift = math.fsum(((moved - centers) ** 2).ravel())  # the same bits on all processors
-        centers = moved
-        if shift <= tolerance:
-            break
-    _, inertia = assign(rows, mean, centers)
-    return Clusters(centers, inertia, iteration)
-
-
-def assign(rows: Rows, mean: Array, centers: Array) -> tuple[Array, float]:
-    """Return weights and weighted sums of the rows of each cluster, and the inertia. Collective."""
-    k, width = centers.shape
-
-    def of_block(block: Block) -> Array:
-        x = block.x - mean
-        labels = nearest(x, centers)[0]
-        squares = np.sum((x - centers[labels]) ** 2, axis=1)
-        sums = np.zeros((k, width + 1))
-        member = np.zeros((k, len(x)))
-        member[labels, np.arange(len(x))] = block.weight
-        sums[:, 0], sums[:, 1:] = member.sum(axis=1), member @ x
-        return np.append(sums.ravel(), block.weight @ squares)
-
-    total = rows.total(k * (width + 1) + 1, of_block)
-    return total[:-1].reshape(k, width + 1), float(total[-1])
-
-
-def means_of(rows: Rows, mean: Array, centers: Array, sums: Array) -> Array:
-    """Return the means of the clusters. An empty cluster gets a row that is far from its center."""
-    known = sums[:, 0] > 0
-    moved = np.array(centers)
-    moved[known] = sums[known, 1:] / sums[known, :1]
-    empty = np.flatnonzero(~known)
-    if len(empty) > 0:
-        moved[empty] = farthest(rows, mean, centers, len(empty))
-    return moved
-
-
-def farthest(rows: Rows, mean: Array, centers: Array, count: int) -> Array:
-    """Return the rows that are farthest from their centers, of all ranks. Collective."""
-    own = np.zeros((0, 1 + rows.width))
-
-    def take(block: Block) -> None:
-        nonlocal own
-        x = (block.x - mean)[block.weight > 0]
-        squares = np.sum((x - centers[nearest(x, centers)[0]]) ** 2, axis=1)
-        own = np.concatenate([own, np.concatenate([squares[:, None], x], axis=1)])
-        own = own[np.argsort(-own[:, 0], kind="stable")[:count]]
-
-    rows.each(take)
-    everything = rows.comm.allgatherv(agree(rows.comm, lambda: own))
-    best = everything[np.argsort(-everything[:, 0], kind="stable")[:count]]
-    return np.resize(best[:, 1:], (count, rows.width))

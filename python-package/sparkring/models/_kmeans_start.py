@@ -1,38 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The start of k-means: k-means|| draws candidates on all ranks, rank 0 chooses among them."""
+"""The start of k-means: k-means|| draws candidates on all ranks, rank 0 chooses among them.
+
+See numerics/kmeans_start.h. A random number depends on the seed, the rank and the number of the
+row, so a start does not depend on blocks and batches.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sparkring import _numerics as numerics
+from sparkring.models._kmeans_lloyd import nearest
 from sparkring.models._tsqr import lead
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from sparkring.models._rows import Block, Rows
     from sparkring.models._table import Array
 
 ROUNDS = 5  # of k-means||
-ELEMENTS = 1 << 20  # of the matrix of distances at a time
-
-
-def nearest(x: Array, centers: Array) -> tuple[NDArray[np.int32], Array]:
-    """Return the nearest center of each row, and the squared distance to it."""
-    labels = np.zeros(len(x), np.int32)
-    squares = np.zeros(len(x))
-    norms = np.sum(centers**2, axis=1)
-    step = max(256, ELEMENTS // len(centers))
-    for first in range(0, len(x), step):
-        part = x[first : first + step]
-        gaps = norms - 2 * (part @ centers.T)
-        found = gaps.argmin(axis=1)
-        labels[first : first + step] = found
-        near = gaps[np.arange(len(part)), found] + np.sum(part**2, axis=1)
-        squares[first : first + step] = np.maximum(near, 0)
-    return labels, squares
 
 
 def start(rows: Rows, mean: Array, k: int, seed: int) -> Array:
@@ -43,48 +30,30 @@ def start(rows: Rows, mean: Array, k: int, seed: int) -> Array:
     much as the rows next to them, and k-means++ chooses ``k``.
     """
     chosen = first_row(rows, mean, seed)
-    for turn in range(ROUNDS):
-        total = float(rows.total(1, lambda block: distances(block, mean, chosen).sum())[0])  # noqa: B023
+    for turn in range(1, ROUNDS + 1):
+        total = total_of(rows, mean, chosen)
         if total == 0:
             break
-        random = np.random.default_rng((seed, rows.comm.rank, turn))
-        drawn: list[Array] = [np.zeros((0, rows.width))]
+        drawn = draw(rows, mean, chosen, 2 * k / total, (seed, rows.comm.rank, turn))
+        chosen = np.concatenate([chosen, rows.comm.allgatherv(drawn)])
+    weights = weights_of(rows, mean, chosen)
 
-        def draw(block: Block) -> None:
-            chances = 2 * k * distances(block, mean, chosen) / total  # noqa: B023
-            hit = random.uniform(size=len(chances)) < chances  # noqa: B023
-            drawn.append(block.x[hit] - mean)  # noqa: B023
+    def choose() -> dict[str, Array]:
+        centers = np.empty((k, rows.width))
+        numerics.kmeans_choose(chosen, weights, seed, centers)
+        return {"centers": centers}
 
-        rows.each(draw)
-        chosen = np.concatenate([chosen, rows.comm.allgatherv(np.concatenate(drawn))])
-    weights = rows.total(len(chosen), lambda block: weights_of(block, mean, chosen))
-    found = lead(rows.comm, lambda: {"centers": choose(chosen, weights, k, seed)})
-    return found["centers"]
-
-
-def distances(block: Block, mean: Array, centers: Array) -> Array:
-    """Return the weighted squared distances to the nearest centers."""
-    return block.weight * nearest(block.x - mean, centers)[1]
-
-
-def weights_of(block: Block, mean: Array, centers: Array) -> NDArray[Any]:
-    """Return the weight of the rows next to each center."""
-    labels = nearest(block.x - mean, centers)[0]
-    return np.bincount(labels, block.weight, len(centers))
+    return lead(rows.comm, choose)["centers"]
 
 
 def first_row(rows: Rows, mean: Array, seed: int) -> Array:
     """Draw one row of all ranks: the row with the smallest random number. Collective."""
-    random = np.random.default_rng((seed, rows.comm.rank))
-    best = np.full(1 + rows.width, np.inf)
+    best = np.zeros(1 + rows.width)
+    best[0] = np.inf
 
     def take(block: Block) -> None:
-        numbers = random.uniform(size=len(block.x))
-        numbers[block.weight == 0] = np.inf
-        place = int(numbers.argmin())
-        if numbers[place] < best[0]:
-            best[0] = numbers[place]
-            best[1:] = block.x[place] - mean
+        x = np.ascontiguousarray(block.x)
+        numerics.kmeans_first(x, block.weight, mean, block.first, seed, rows.comm.rank, best)
 
     rows.each(take)
     everything = rows.comm.allgather(best)
@@ -92,27 +61,51 @@ def first_row(rows: Rows, mean: Array, seed: int) -> Array:
     return found
 
 
-def choose(x: Array, weights: Array, k: int, seed: int) -> Array:
-    """Choose by k-means++ among weighted rows, and improve by Lloyd's iterations, on rank 0."""
-    random = np.random.default_rng((seed, 1 << 32))
-    if len(x) < k:
-        x = np.resize(x, (k, x.shape[1]))
-        weights = np.append(weights, np.zeros(len(x) - len(weights)))
-    squares = np.ones(len(x))
-    places: list[int] = []
-    for _ in range(k):
-        chances = weights * squares
-        if chances.sum() == 0:
-            chances = np.ones(len(x))
-            chances[places] = 0
-        places.append(int(random.choice(len(x), p=chances / chances.sum())))
-        new = np.sum((x - x[places[-1]]) ** 2, axis=1)
-        squares = new if len(places) == 1 else np.minimum(squares, new)
-    centers = x[places]
-    for _ in range(30):
-        labels: Any = nearest(x, centers)[0]
-        total = np.bincount(labels, weights, k)
-        sums = np.zeros_like(centers)
-        np.add.at(sums, labels, weights[:, None] * x)
-        centers = np.where(total[:, None] > 0, sums / np.maximum(total, 1e-300)[:, None], centers)
-    return centers
+def total_of(rows: Rows, mean: Array, chosen: Array) -> float:
+    """Return the sum of the weighted squared distances to the nearest candidates. Collective."""
+    total = 0.0
+
+    def add(block: Block) -> None:
+        nonlocal total
+        squares = nearest(block.x, mean, chosen)[1]
+        total = numerics.kmeans_total(squares, block.weight, total)
+
+    rows.each(add)
+    return float(rows.comm.allreduce(np.array([total]))[0])
+
+
+def draw(
+    rows: Rows, mean: Array, chosen: Array, factor: float, keys: tuple[int, int, int]
+) -> Array:
+    """Return the rows of this rank that are drawn. Collective.
+
+    Parameters
+    ----------
+    factor : float
+        A row is drawn with this chance times its weighted squared distance.
+    keys : tuple of int
+        The seed, the rank and the round.
+    """
+    drawn = [np.zeros((0, rows.width))]
+
+    def take(block: Block) -> None:
+        squares = nearest(block.x, mean, chosen)[1]
+        places = np.empty(len(squares), np.int32)
+        count = numerics.kmeans_draw(squares, block.weight, factor, block.first, *keys, places)
+        drawn.append(block.x[places[:count]] - mean)
+
+    rows.each(take)
+    return np.concatenate(drawn)
+
+
+def weights_of(rows: Rows, mean: Array, chosen: Array) -> Array:
+    """Return the weight of the rows next to each candidate. Collective."""
+    sums = np.zeros((len(chosen), 2))
+
+    def add(block: Block) -> None:
+        labels = nearest(block.x, mean, chosen)[0]
+        numerics.kmeans_sums(np.empty((len(labels), 0)), block.weight, None, labels, sums)
+
+    rows.each(add)
+    found: Array = np.ascontiguousarray(rows.comm.allreduce(sums)[:, 1])
+    return found

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from sparkring import _numerics as numerics
 from sparkring._agree import agree
 from sparkring.models import _tsqr as tsqr
 from sparkring.models._rows import check_count
@@ -43,40 +44,25 @@ class Moments(NamedTuple):
 
 
 def moments(rows: Rows) -> Moments:
-    """Compute the moments in one pass. Collective.
-
-    Means and squares of blocks are merged without a difference of large sums (T. Chan, G. Golub and
-    R. LeVeque, 1983, The American Statistician 37).
+    """Compute the moments in one pass, by numerics/moments.h. Collective.
 
     Raises
     ------
     InvalidError
         If no rank has a row with a weight.
     """
-    count, weight = 0, 0.0
-    mean, squares = np.zeros(rows.width), np.zeros(rows.width)
-
-    def take(block: Block) -> None:
-        nonlocal count, weight, mean, squares
-        count += int((block.weight > 0).sum())
-        added = float(block.weight.sum())
-        if added == 0:
-            return
-        near = block.x[0]  # so constant columns have no rounding
-        middle = near + block.weight @ (block.x - near) / added
-        total = weight + added
-        gap = middle - mean
-        squares = squares + block.weight @ (block.x - middle) ** 2 + gap**2 * weight * added / total
-        mean = mean + gap * (added / total)
-        weight = total
-
-    rows.each(take)
-    sums = rows.comm.allreduce(np.concatenate([[count, weight], weight * mean]))
-    check_count(int(sums[0]))
-    middle = sums[2:] / sums[1]
-    parts = np.stack([squares + weight * (mean - middle) ** 2, weight * (mean - middle)])
-    parts = rows.comm.allreduce(parts)
-    return Moments(int(sums[0]), float(sums[1]), middle + parts[1] / sums[1], parts[0])
+    width = rows.width
+    state = np.empty(numerics.moments_size(width))
+    numerics.moments_open(state, width)
+    rows.each(lambda b: numerics.moments_add(state, np.ascontiguousarray(b.x), b.weight))
+    states = rows.comm.allgather(state)
+    state = states[0]
+    for other in states[1:]:
+        numerics.moments_merge(state, other, width)
+    counts, weights, means, squares = np.empty((4, width))
+    numerics.moments_close(state, counts, weights, means, squares)
+    check_count(int(counts[0]))
+    return Moments(int(counts[0]), float(weights[0]), means, squares)
 
 
 def shift_of(rows: Rows, response: bool) -> Array:

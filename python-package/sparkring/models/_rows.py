@@ -135,9 +135,14 @@ class Rows:
             )
 
     @property
-    def in_memory(self) -> bool:
-        """Whether the rows are an array or a table."""
-        return self._batches is None
+    def streamed(self) -> bool:
+        """Whether the rows of a rank are batches; the same on all ranks."""
+        return self._streamed
+
+    @property
+    def own(self) -> int:
+        """The number of rows of this rank, in memory."""
+        return 0 if self._numbers is None else int(self._numbers.x.shape[0])
 
     # ---- Passes
 

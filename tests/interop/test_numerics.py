@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""R ranks and Python ranks get the same bits of the same rows, in the same order and places."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sparkring import models
+from sparkring.models import _moments
+from test_interop import DEADLINE, pytestmark  # noqa: F401
+
+HERE = Path(__file__).parent
+LAUNCHER = [sys.executable, "-m", "sparkring._launch.launcher", "-n", "3"]
+
+
+class Scaler(models.StandardScaler):
+    def _fit(self, rows):
+        self.squares = _moments.moments(rows).squares
+        super()._fit(rows)
+
+
+class Seeded(models.KMeans):
+    def _seeds(self, rows, count):
+        return [self.random_state]
+
+
+def python_rank(comm, rows, seed):
+    """Fit on the first ranks, as numerics.R. A result is a list of numbers by size and name."""
+    found = {}
+    for size in (1, 2, 3):
+        group = comm.split(int(comm.rank < size))
+        if comm.rank < size:
+            x = rows[np.arange(1, len(rows) + 1) % size == group.rank]
+            scaler = Scaler(comm=group).fit(x)
+            init = np.vstack([rows[:4], np.full((1, rows.shape[1]), 1e6)])
+            given = models.KMeans(5, comm=group, init=init, tol=0).fit(x)
+            drawn = Seeded(5, comm=group, random_state=seed, max_iter=100).fit(x)
+            found |= {
+                (size, "mean"): scaler.mean_,
+                (size, "squares"): scaler.squares,
+                (size, "given"): given.cluster_centers_,
+                (size, "iterations"): [given.n_iter_ - 1],  # the last one moves no row
+                (size, "drawn"): drawn.cluster_centers_,
+                (size, "labels"): drawn.labels_ + 1,
+            }
+        group.close()
+    return {name: np.ravel(values).tolist() for name, values in found.items()}
+
+
+@pytest.fixture(scope="module")
+def in_r(tmp_path_factory):
+    """Return the rows, and the numbers of each R rank by size and name."""
+    random = np.random.default_rng(5)
+    rows = random.normal(size=(1000, 6)) * [1, 1e-3, 1e5, 1, 1, 0] + [1e6, 1, -3, 0, 0, 0.1]
+    rows[:, 3:5] += 3 * random.integers(0, 5, (1000, 1))
+    file = tmp_path_factory.mktemp("numerics") / "rows.csv"
+    np.savetxt(file, rows, "%.17g", delimiter=",", header="a,b,c,d,e,f", comments="")
+    job = subprocess.run(
+        [*LAUNCHER, "Rscript", HERE / "numerics.R", file],
+        timeout=DEADLINE,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert job.returncode == 0, job.stdout + job.stderr
+    ranks = [{}, {}, {}]
+    for line in job.stdout.splitlines():
+        rank, size, name, *numbers = line.split()
+        ranks[int(rank[1])][int(size), name] = [float.fromhex(number) for number in numbers]
+    return rows, ranks
+
+
+def test_python_has_the_bits_of_r(in_r):
+    from sparkring.spark import run
+
+    rows, ranks = in_r
+    seed = int(ranks[0].pop((1, "seed"))[0])
+    found = run(python_rank, args=(rows, seed), num_proc=-3, verbose=0)
+    for ours, theirs in zip(found, ranks):
+        assert ours == {name: numbers for name, numbers in theirs.items() if name[1] != "seed"}
+        assert len(ours) > 0
