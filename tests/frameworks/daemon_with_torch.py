@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PySpark's daemon, which has imported PyTorch: else each rank and each worker takes 3 s of a processor for that."""
+"""PySpark's daemon, which has imported PyTorch: each rank would need 3 s of a processor for that.
 
-import torch  # noqa: F401
+Half of these are for torch._dynamo, which the first optimizer of a process imports.
+"""
+
+import torch._dynamo  # noqa: F401
 from pyspark import daemon
 
 daemon.manager()

@@ -42,6 +42,7 @@ def spark():
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.sql.shuffle.partitions", "4")
             .config("spark.rpc.message.maxSize", "24")
+            .config("spark.python.daemon.module", "daemon_with_torch")
             .getOrCreate()
         )
         try:
@@ -422,14 +423,20 @@ def test_cross_validation_in_parallel(vectors, tmp_path):
     from pyspark.ml.tuning import CrossValidator, CrossValidatorModel
 
     estimator = torch_estimator(batchSize=100, epochs=1)
-    grid = [{estimator.epochs: 2, estimator.modelParams: {"rate": 0.3}}]
-    usual = {"estimatorParamMaps": grid, "evaluator": RegressionEvaluator(), "seed": 1}
-    alone, pair = (
-        CrossValidator(estimator=estimator, numFolds=2, parallelism=count, **usual).fit(vectors)
-        for count in (1, 2)
-    )
-    assert alone.avgMetrics == pair.avgMetrics
-    assert np.array_equal(weights_of(alone.bestModel), weights_of(pair.bestModel))
+    chosen = {estimator.epochs: 2, estimator.modelParams: {"rate": 0.3}}
+    frame = vectors.selectExpr("*", "int(id % 2) fold")
+    pair = CrossValidator(
+        estimator=estimator,
+        estimatorParamMaps=[chosen],
+        evaluator=RegressionEvaluator(),
+        numFolds=2,
+        foldCol="fold",
+        parallelism=2,
+        collectSubModels=True,
+    ).fit(frame)
+    alone = estimator.fit(frame.where("fold = 1"), chosen)
+    assert np.array_equal(weights_of(alone), weights_of(pair.subModels[0][0]))
+    assert not np.array_equal(weights_of(alone), weights_of(pair.bestModel))
     assert pair.bestModel.getModelParams() == {"rate": 0.3}
     pair.save(f"{tmp_path}/folds")
     loaded = CrossValidatorModel.load(f"{tmp_path}/folds")
