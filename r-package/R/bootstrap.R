@@ -55,9 +55,10 @@
 #' @export
 ring_bootstrap <- function(comm, data, statistic, ..., R = 999L, # nolint: object_name_linter.
                            seed = NULL, groups = 100L) {
-  check_given(comm, data, statistic)
+  check_given(comm)
   call <- scope_call(match.call())
   settings <- agree(comm, {
+    check_given(comm, data, statistic)
     if (!is.function(statistic)) {
       check_stop("`statistic` must be a function, not ", describe(statistic))
     }

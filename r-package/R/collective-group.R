@@ -24,6 +24,7 @@ group_kinds <- c(allreduce = 0L, allgather = 1L, reduce_scatter = 2L, broadcast 
 #' ring_close(comm)
 #' @export
 ring_reduce_scatter_group <- function(comm, xs, op = "sum", prescale = 1, postscale = 1) {
+  check_given(comm, xs)
   factors <- check_factors(prescale, postscale)
   .Call(C_collective_group, comm, group_kinds[["reduce_scatter"]], xs, op, 0L, factors, FALSE)
 }
@@ -31,11 +32,13 @@ ring_reduce_scatter_group <- function(comm, xs, op = "sum", prescale = 1, postsc
 #' @rdname ring_reduce_scatter_group
 #' @export
 ring_allgather_group <- function(comm, xs) {
+  check_given(comm, xs)
   .Call(C_collective_group, comm, group_kinds[["allgather"]], xs, NULL, 0L, NULL, FALSE)
 }
 
 #' @rdname ring_reduce_scatter_group
 #' @export
 ring_broadcast_group <- function(comm, xs, root = 0) {
+  check_given(comm, xs)
   .Call(C_collective_group, comm, group_kinds[["broadcast"]], xs, NULL, root, NULL, FALSE)
 }

@@ -82,11 +82,17 @@ append_empty <- function(labels) {
 #' ring_gather(comm, matrix(1:4, nrow = 2), root = 0)
 #' ring_close(comm)
 #' @export
-ring_allgather <- function(comm, x) .Call(C_parts_allgather, comm, x, FALSE)
+ring_allgather <- function(comm, x) {
+  check_given(comm, x)
+  .Call(C_parts_allgather, comm, x, FALSE)
+}
 
 #' @rdname ring_allgather
 #' @export
-ring_gather <- function(comm, x, root = 0) .Call(C_parts_gather, comm, x, root, FALSE)
+ring_gather <- function(comm, x, root = 0) {
+  check_given(comm, x)
+  .Call(C_parts_gather, comm, x, root, FALSE)
+}
 
 #' Scatter the vector of one rank in equal parts
 #'
@@ -110,7 +116,10 @@ ring_gather <- function(comm, x, root = 0) .Call(C_parts_gather, comm, x, root, 
 #' ring_scatter(comm, matrix(1:6, nrow = 2))
 #' ring_close(comm)
 #' @export
-ring_scatter <- function(comm, x, root = 0) .Call(C_parts_scatter, comm, x, root, FALSE)
+ring_scatter <- function(comm, x, root = 0) {
+  check_given(comm, x)
+  .Call(C_parts_scatter, comm, x, root, FALSE)
+}
 
 #' Alltoall: exchange equal parts between all ranks
 #'
@@ -128,4 +137,7 @@ ring_scatter <- function(comm, x, root = 0) .Call(C_parts_scatter, comm, x, root
 #' ring_alltoall(comm, c(a = 1, b = 2))
 #' ring_close(comm)
 #' @export
-ring_alltoall <- function(comm, x) .Call(C_parts_alltoall, comm, x, FALSE)
+ring_alltoall <- function(comm, x) {
+  check_given(comm, x)
+  .Call(C_parts_alltoall, comm, x, FALSE)
+}

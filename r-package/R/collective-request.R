@@ -32,13 +32,17 @@
 #' ring_close(comm)
 #' @export
 ring_wait <- function(request) {
+  check_given(request)
   result <- .Call(C_request_wait, request)
   if (is.null(result)) invisible(result) else result
 }
 
 #' @rdname ring_wait
 #' @export
-ring_test <- function(request) .Call(C_request_test, request)
+ring_test <- function(request) {
+  check_given(request)
+  .Call(C_request_test, request)
+}
 
 #' @export
 format.ring_request <- function(x, ...) {

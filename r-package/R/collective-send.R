@@ -32,11 +32,13 @@
 #' ring_close(comm)
 #' @export
 ring_send <- function(comm, x, peer) {
+  check_given(comm, x, peer)
   invisible(.Call(C_message_send, comm, x, peer))
 }
 
 #' @rdname ring_send
 #' @export
 ring_recv <- function(comm, x, peer) {
+  check_given(comm, x, peer)
   .Call(C_message_recv, comm, x, peer)
 }

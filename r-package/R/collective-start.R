@@ -51,12 +51,14 @@ NULL
 #' @rdname ring_start
 #' @export
 ring_allreduce_start <- function(comm, x, op = "sum", prescale = 1, postscale = 1) {
+  check_given(comm, x)
   .Call(C_collective_allreduce, comm, x, op, check_factors(prescale, postscale), TRUE)
 }
 
 #' @rdname ring_start
 #' @export
 ring_allreduce_group_start <- function(comm, xs, op = "sum", prescale = 1, postscale = 1) {
+  check_given(comm, xs)
   factors <- check_factors(prescale, postscale)
   .Call(C_collective_group, comm, group_kinds[["allreduce"]], xs, op, 0L, factors, TRUE)
 }
@@ -65,6 +67,7 @@ ring_allreduce_group_start <- function(comm, xs, op = "sum", prescale = 1, posts
 #' @export
 ring_reduce_scatter_group_start <- function(comm, # nolint: object_length_linter.
                                             xs, op = "sum", prescale = 1, postscale = 1) {
+  check_given(comm, xs)
   factors <- check_factors(prescale, postscale)
   .Call(C_collective_group, comm, group_kinds[["reduce_scatter"]], xs, op, 0L, factors, TRUE)
 }
@@ -72,30 +75,35 @@ ring_reduce_scatter_group_start <- function(comm, # nolint: object_length_linter
 #' @rdname ring_start
 #' @export
 ring_allgather_group_start <- function(comm, xs) {
+  check_given(comm, xs)
   .Call(C_collective_group, comm, group_kinds[["allgather"]], xs, NULL, 0L, NULL, TRUE)
 }
 
 #' @rdname ring_start
 #' @export
 ring_broadcast_group_start <- function(comm, xs, root = 0) {
+  check_given(comm, xs)
   .Call(C_collective_group, comm, group_kinds[["broadcast"]], xs, NULL, root, NULL, TRUE)
 }
 
 #' @rdname ring_start
 #' @export
 ring_reduce_start <- function(comm, x, op = "sum", root = 0, prescale = 1, postscale = 1) {
+  check_given(comm, x)
   .Call(C_collective_reduce, comm, x, op, root, check_factors(prescale, postscale), TRUE)
 }
 
 #' @rdname ring_start
 #' @export
 ring_reduce_scatter_start <- function(comm, x, op = "sum", prescale = 1, postscale = 1) {
+  check_given(comm, x)
   .Call(C_collective_reduce_scatter, comm, x, op, check_factors(prescale, postscale), TRUE)
 }
 
 #' @rdname ring_start
 #' @export
 ring_reduce_scatterv_start <- function(comm, x, counts, op = "sum", prescale = 1, postscale = 1) {
+  check_given(comm, x, counts)
   factors <- check_factors(prescale, postscale)
   .Call(C_collective_reduce_scatterv, comm, x, check_counts(counts), op, factors, TRUE)
 }
@@ -103,58 +111,72 @@ ring_reduce_scatterv_start <- function(comm, x, counts, op = "sum", prescale = 1
 #' @rdname ring_start
 #' @export
 ring_scan_start <- function(comm, x, op = "sum") {
+  check_given(comm, x)
   .Call(C_collective_scan, comm, x, op, FALSE, TRUE)
 }
 
 #' @rdname ring_start
 #' @export
 ring_exscan_start <- function(comm, x, op = "sum") {
+  check_given(comm, x)
   .Call(C_collective_scan, comm, x, op, TRUE, TRUE)
 }
 
 #' @rdname ring_start
 #' @export
 ring_broadcast_start <- function(comm, x, root = 0) {
+  check_given(comm, x)
   .Call(C_collective_broadcast, comm, x, root, TRUE)
 }
 
 #' @rdname ring_start
 #' @export
-ring_allgather_start <- function(comm, x) .Call(C_parts_allgather, comm, x, TRUE)
+ring_allgather_start <- function(comm, x) {
+  check_given(comm, x)
+  .Call(C_parts_allgather, comm, x, TRUE)
+}
 
 #' @rdname ring_start
 #' @export
 ring_allgatherv_start <- function(comm, x) {
+  check_given(comm, x)
   .Call(C_parts_allgatherv, comm, x, .Call(C_parts_extents, comm, x, 0L), TRUE)
 }
 
 #' @rdname ring_start
 #' @export
 ring_gather_start <- function(comm, x, root = 0) {
+  check_given(comm, x)
   .Call(C_parts_gather, comm, x, root, TRUE)
 }
 
 #' @rdname ring_start
 #' @export
 ring_gatherv_start <- function(comm, x, root = 0) {
+  check_given(comm, x)
   .Call(C_parts_gatherv, comm, x, .Call(C_parts_extents, comm, x, root), root, TRUE)
 }
 
 #' @rdname ring_start
 #' @export
 ring_scatter_start <- function(comm, x, root = 0) {
+  check_given(comm, x)
   .Call(C_parts_scatter, comm, x, root, TRUE)
 }
 
 #' @rdname ring_start
 #' @export
 ring_scatterv_start <- function(comm, x, counts, root = 0) {
+  check_given(comm, x, counts)
   .Call(C_parts_scatterv, comm, x, check_counts(counts), root, TRUE)
 }
 
 #' @rdname ring_start
 #' @export
-ring_alltoall_start <- function(comm, x) .Call(C_parts_alltoall, comm, x, TRUE)
+ring_alltoall_start <- function(comm, x) {
+  check_given(comm, x)
+  .Call(C_parts_alltoall, comm, x, TRUE)
+}
 
 #' @rdname ring_start
 #' @export
@@ -165,4 +187,7 @@ ring_alltoallv_start <- function(comm, x, counts, return_counts = FALSE) {
 
 #' @rdname ring_start
 #' @export
-ring_barrier_start <- function(comm) .Call(C_collective_barrier, comm, TRUE)
+ring_barrier_start <- function(comm) {
+  check_given(comm)
+  .Call(C_collective_barrier, comm, TRUE)
+}

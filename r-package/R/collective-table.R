@@ -35,7 +35,7 @@
 ring_table <- function(comm, ...) {
   check_given(comm)
   if (!inherits(comm, "ring_comm")) table_check_comm(...)
-  own <- agree(comm, list(counts = table(...), kinds = table_kinds(table_variables(...))))
+  own <- agree(comm, list(kinds = table_kinds(table_variables(...)), counts = table(...)))
   packed <- allgather_strings(comm, table_pack(own, table_variables(...)))
   merged <- agree(comm, if (ring_rank(comm) == 0) unlist(table_merge(lapply(packed, table_unpack))))
   labels <- lapply(table_unpack(broadcast_strings(comm, as.character(merged))), table_labels)
@@ -60,7 +60,13 @@ table_variables <- function(..., exclude, useNA, dnn, deparse.level) { # nolint:
 
 # The kind of each variable. Labels of times depend on all times of a rank, so they are an error.
 table_kinds <- function(variables) {
+  if (length(variables) == 0L) {
+    stop("there is nothing to tabulate: pass vectors or factors, as in ring_table(comm, x)")
+  }
   vapply(variables, FUN.VALUE = "", USE.NAMES = FALSE, function(x) {
+    if (!is.atomic(x) && !is.null(x)) {
+      stop("a variable must be a vector or a factor, not ", describe(x))
+    }
     if (inherits(x, "POSIXct")) stop("a variable is of class POSIXct: pass it through format()")
     if (is.factor(x)) return("a factor")
     if (inherits(x, "difftime")) return(paste("difftime in", units(x)))

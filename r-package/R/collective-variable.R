@@ -30,12 +30,14 @@
 #' ring_close(comm)
 #' @export
 ring_allgatherv <- function(comm, x) {
+  check_given(comm, x)
   .Call(C_parts_allgatherv, comm, x, .Call(C_parts_extents, comm, x, 0L), FALSE)
 }
 
 #' @rdname ring_allgatherv
 #' @export
 ring_gatherv <- function(comm, x, root = 0) {
+  check_given(comm, x)
   .Call(C_parts_gatherv, comm, x, .Call(C_parts_extents, comm, x, root), root, FALSE)
 }
 
@@ -63,6 +65,7 @@ ring_gatherv <- function(comm, x, root = 0) {
 #' ring_close(comm)
 #' @export
 ring_scatterv <- function(comm, x, counts, root = 0) {
+  check_given(comm, x, counts)
   .Call(C_parts_scatterv, comm, x, check_counts(counts), root, FALSE)
 }
 

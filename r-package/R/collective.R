@@ -80,6 +80,7 @@
 #' ring_close(comm)
 #' @export
 ring_allreduce <- function(comm, x, op = "sum", prescale = 1, postscale = 1) {
+  check_given(comm, x)
   .Call(C_collective_allreduce, comm, x, op, check_factors(prescale, postscale), FALSE)
 }
 
@@ -104,6 +105,7 @@ ring_allreduce <- function(comm, x, op = "sum", prescale = 1, postscale = 1) {
 #' ring_close(comm)
 #' @export
 ring_allreduce_group <- function(comm, xs, op = "sum", prescale = 1, postscale = 1) {
+  check_given(comm, xs)
   factors <- check_factors(prescale, postscale)
   .Call(C_collective_group, comm, group_kinds[["allreduce"]], xs, op, 0L, factors, FALSE)
 }
@@ -129,6 +131,7 @@ ring_allreduce_group <- function(comm, xs, op = "sum", prescale = 1, postscale =
 #' ring_close(comm)
 #' @export
 ring_reduce <- function(comm, x, op = "sum", root = 0, prescale = 1, postscale = 1) {
+  check_given(comm, x)
   .Call(C_collective_reduce, comm, x, op, root, check_factors(prescale, postscale), FALSE)
 }
 
@@ -155,6 +158,7 @@ ring_reduce <- function(comm, x, op = "sum", root = 0, prescale = 1, postscale =
 #' ring_close(comm)
 #' @export
 ring_reduce_scatter <- function(comm, x, op = "sum", prescale = 1, postscale = 1) {
+  check_given(comm, x)
   .Call(C_collective_reduce_scatter, comm, x, op, check_factors(prescale, postscale), FALSE)
 }
 
@@ -182,6 +186,7 @@ ring_reduce_scatter <- function(comm, x, op = "sum", prescale = 1, postscale = 1
 #' ring_close(comm)
 #' @export
 ring_reduce_scatterv <- function(comm, x, counts, op = "sum", prescale = 1, postscale = 1) {
+  check_given(comm, x, counts)
   factors <- check_factors(prescale, postscale)
   .Call(C_collective_reduce_scatterv, comm, x, check_counts(counts), op, factors, FALSE)
 }
@@ -209,11 +214,17 @@ ring_reduce_scatterv <- function(comm, x, counts, op = "sum", prescale = 1, post
 #' ring_exscan(comm, c(rows = 3L))
 #' ring_close(comm)
 #' @export
-ring_scan <- function(comm, x, op = "sum") .Call(C_collective_scan, comm, x, op, FALSE, FALSE)
+ring_scan <- function(comm, x, op = "sum") {
+  check_given(comm, x)
+  .Call(C_collective_scan, comm, x, op, FALSE, FALSE)
+}
 
 #' @rdname ring_scan
 #' @export
-ring_exscan <- function(comm, x, op = "sum") .Call(C_collective_scan, comm, x, op, TRUE, FALSE)
+ring_exscan <- function(comm, x, op = "sum") {
+  check_given(comm, x)
+  .Call(C_collective_scan, comm, x, op, TRUE, FALSE)
+}
 
 #' Broadcast the vector of one rank to all
 #'
@@ -236,7 +247,10 @@ ring_exscan <- function(comm, x, op = "sum") .Call(C_collective_scan, comm, x, o
 #' ring_broadcast(comm, weights)
 #' ring_close(comm)
 #' @export
-ring_broadcast <- function(comm, x, root = 0) .Call(C_collective_broadcast, comm, x, root, FALSE)
+ring_broadcast <- function(comm, x, root = 0) {
+  check_given(comm, x)
+  .Call(C_collective_broadcast, comm, x, root, FALSE)
+}
 
 #' Barrier: wait for all ranks
 #'
@@ -251,4 +265,7 @@ ring_broadcast <- function(comm, x, root = 0) .Call(C_collective_broadcast, comm
 #' ring_barrier(comm)
 #' ring_close(comm)
 #' @export
-ring_barrier <- function(comm) invisible(.Call(C_collective_barrier, comm, FALSE))
+ring_barrier <- function(comm) {
+  check_given(comm)
+  invisible(.Call(C_collective_barrier, comm, FALSE))
+}

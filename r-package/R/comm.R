@@ -19,19 +19,31 @@
 #' ring_hosts(comm)
 #' ring_close(comm)
 #' @export
-ring_rank <- function(comm) .Call(C_comm_rank, comm)
+ring_rank <- function(comm) {
+  check_given(comm)
+  .Call(C_comm_rank, comm)
+}
 
 #' @rdname ring_rank
 #' @export
-ring_size <- function(comm) .Call(C_comm_size, comm)
+ring_size <- function(comm) {
+  check_given(comm)
+  .Call(C_comm_size, comm)
+}
 
 #' @rdname ring_rank
 #' @export
-ring_local_rank <- function(comm) .Call(C_comm_local_rank, comm)
+ring_local_rank <- function(comm) {
+  check_given(comm)
+  .Call(C_comm_local_rank, comm)
+}
 
 #' @rdname ring_rank
 #' @export
-ring_local_size <- function(comm) .Call(C_comm_local_size, comm)
+ring_local_size <- function(comm) {
+  check_given(comm)
+  .Call(C_comm_local_size, comm)
+}
 
 #' @rdname ring_rank
 #' @export

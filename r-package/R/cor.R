@@ -32,8 +32,8 @@ ring_cor <- function(comm, x, y = NULL, use = c("everything", "complete.obs"),
                      method = c("pearson", "spearman"), ...) {
   check_given(comm)
   if (is_table(comm)) return(columns_fit("ring_cor", match.call(), parent.frame()))
-  check_given(x)
   settings <- agree(comm, {
+    check_given(comm, x)
     check_no_dots(...)
     list(use = check_choice(use), method = check_choice(method), "is.null(y)" = is.null(y))
   })

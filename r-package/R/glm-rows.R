@@ -34,10 +34,15 @@ rows_of_call <- function(comm, call, env, data, contrasts = NULL, chunked = FALS
   rows_of_model(comm, frame, data, contrasts, as.list(call)[c("offset", "weights", "subset")])
 }
 
+# Whether `x` is a formula, or one as a string, which lm() takes, too.
+is_formula <- function(x) {
+  inherits(x, "formula") || is_string(x) && is.null(attempt(stats::as.formula(x))$error)
+}
+
 # Raises an error unless `formula`, `data` and `na.action` are what stats::model.frame() takes.
 rows_check_call <- function(call, env, data) {
   formula <- eval(call$formula, env)
-  if (!inherits(formula, "formula") && !is_string(formula)) {
+  if (!is_formula(formula)) {
     stop("`formula` must be a formula, such as mpg ~ wt, not ", describe(formula), call. = FALSE)
   }
   if (!any(is.null(data), is.list(data), is.environment(data), is.function(data))) {

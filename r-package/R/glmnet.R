@@ -98,9 +98,9 @@ ring_glmnet <- function(comm, x, y, family = c("gaussian", "binomial", "poisson"
                         thresh = 1e-8, maxit = 100L, ...) {
   check_given(comm)
   if (is_table(comm)) return(columns_fit("ring_glmnet", match.call(), parent.frame()))
-  check_given(x, y)
   call <- scope_call(match.call())
   settings <- agree(comm, {
+    check_given(comm, x, y)
     check_no_dots(...)
     list(family = check_choice(family), alpha = alpha, nlambda = nlambda, ratio = lambda.min.ratio,
          lambda = lambda, standardize = standardize, intercept = intercept,

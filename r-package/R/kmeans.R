@@ -64,9 +64,9 @@
 ring_kmeans <- function(comm, x, centers, max_iter = 100L, nstart = 1L, tol = 1e-4, ...) {
   check_given(comm)
   if (is_table(comm)) return(columns_fit("ring_kmeans", match.call(), parent.frame()))
-  check_given(x, centers)
   call <- scope_call(match.call())
   settings <- agree(comm, {
+    check_given(comm, x, centers)
     check_no_dots(...)
     kmeans_settings(max_iter, nstart, tol)
   })

@@ -38,7 +38,10 @@ columns_check_args <- function(name, args, spark) {
   if (length(odd) > 0L) check_stop("there is no argument `", odd[[1L]], "`", call = call)
   needed <- names(formals)[vapply(formals, function(x) is.name(x) && !nzchar(x), NA)]
   absent <- setdiff(needed, c("comm", "x", "...", names(args)))
-  if (length(absent) > 0L) check_stop("`", absent[[1L]], "` is missing", call = call)
+  example <- c(centers = "centers = 3", y = "y = \"mpg\"")[absent]
+  if (length(absent) > 0L) {
+    check_stop("`", absent[[1L]], "` is missing: pass it, as in ", example[[1L]], call = call)
+  }
 }
 
 # The arguments with the columns that a formula `x` names: `~ a + b`, or `y ~ .`.

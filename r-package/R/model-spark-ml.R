@@ -90,9 +90,8 @@ ml_columns <- function(name, call, env) {
 }
 
 ml_check_given <- function(call) {
-  for (name in setdiff(c("x", "formula"), names(call))) {
-    check_stop("`", name, "` is missing: pass it, as the help page shows", call = call)
-  }
+  needed <- c("x", "formula")
+  for (name in setdiff(needed, names(call))) check_lacks(name, call, needed)
 }
 
 # ---- Methods of sparklyr's generics --------------------------------------------------------------

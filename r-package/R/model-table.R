@@ -14,8 +14,8 @@ table_fit <- function(name, call, env, method = NULL, with = list()) {
   tbl <- eval(call$comm, env)
   driver_check_table(tbl, "x") # of the functions that begin with ml_; others have a table here
   formula <- eval(call$formula, env)
-  if (is_string(formula)) call$formula <- stats::as.formula(formula, env) # as in lm()
-  else table_check_formula(formula)
+  table_check_formula(formula)
+  if (is_string(formula)) call$formula <- stats::as.formula(formula, env)
   if (!is.null(call$data)) {
     check_stop("pass a Spark table in place of `comm`, or rows as `data`, and not both")
   }
@@ -39,7 +39,7 @@ table_method <- function(object, method, ...) {
 }
 
 table_check_formula <- function(formula) {
-  if (inherits(formula, "formula")) return()
+  if (is_formula(formula)) return()
   check_stop("`formula` must be a formula, such as mpg ~ wt, not ", describe(formula),
              call = sys.call(-3))
 }

@@ -99,7 +99,7 @@ ring_gather_object <- function(comm, x, root = 0) {
 
 #' @rdname ring_broadcast_object
 #' @export
-ring_scatter_object <- function(comm, xs, root = 0) {
+ring_scatter_object <- function(comm, xs = NULL, root = 0) {
   check_given(comm)
   call <- sys.call()
   root <- check_whole(root, "root", least = 0)

@@ -47,8 +47,9 @@ optim_orders <- c(done = 0, value = 1, gradient = 2, failed = 3)
 ring_optim <- function(comm, par, fn, gr = NULL, ...,
                        method = c("Nelder-Mead", "BFGS", "CG", "L-BFGS-B", "Brent"),
                        lower = -Inf, upper = Inf, control = list(), hessian = FALSE) {
-  check_given(comm, par, fn)
+  check_given(comm)
   method <- agree(comm, {
+    check_given(comm, par, fn)
     if (!is.numeric(par)) check_stop("`par` must be numbers, not ", describe(par))
     if (!is.function(fn)) check_stop("`fn` must be a function of `par`, not ", describe(fn))
     if (!is.null(gr) && !is.function(gr)) check_stop("`gr` must be a function, not ", describe(gr))

@@ -37,9 +37,9 @@ ring_quantile <- function(comm, x, probs = seq(0, 1, 0.25),
                           names = TRUE, type = 7, ...) {
   check_given(comm)
   if (is_table(comm)) return(columns_fit("ring_quantile", match.call(), parent.frame()))
-  check_given(x)
   call <- sys.call()
   parts <- agree(comm, {
+    check_given(comm, x)
     check_no_dots(...)
     quantile_check(probs, type, call)
     check_flag(names, "names")

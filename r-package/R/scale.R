@@ -26,9 +26,13 @@
 #' ring_close(comm)
 #' @export
 ring_scale <- function(comm, x, center = TRUE, scale = TRUE) {
-  check_given(comm, x)
+  check_given(comm)
+  settings <- agree(comm, {
+    check_given(comm, x)
+    list(center = center, scale = scale)
+  })
   x <- columns_of(comm, x)
-  model_check_settings(comm, agree(comm, list(center = center, scale = scale)))
+  model_check_settings(comm, settings)
   columns_check_moments(comm, x, center, scale)
   found <- columns_moments(comm, x, center, scale)
   x <- columns_scale(x, found)
@@ -58,9 +62,13 @@ columns_plain <- function(x) {
   x <- if (is.list(x)) integer64_rows(x) else integer64_numbers(x, "x")
   plain <- function(x) is.numeric(x) || is.logical(x)
   if (if (is.data.frame(x)) all(vapply(x, plain, NA)) else plain(x)) return(x)
-  odd <- if (is.data.frame(x)) Find(Negate(plain), x) else x
-  stop("the columns must be numbers, not ", describe(odd), ": leave it out, or make columns by ",
-       "model.matrix()", call. = FALSE)
+  if (!is.data.frame(x)) {
+    stop("the columns must be a matrix or a data frame of numbers, not ", describe(x),
+         call. = FALSE)
+  }
+  odd <- Find(function(i) !plain(x[[i]]), seq_along(x))
+  stop("the columns must be numbers, and `", names(x)[[odd]], "` is ", describe(x[[odd]]),
+       ": leave it out, or make columns by model.matrix()", call. = FALSE)
 }
 
 # The columns with these names, unless names are missing or not unique. `argument` has the rows.

@@ -34,8 +34,8 @@
 ring_summary <- function(comm, x, top = 3L, ...) {
   check_given(comm)
   if (is_table(comm)) return(columns_fit("ring_summary", match.call(), parent.frame()))
-  check_given(x)
   top <- agree(comm, {
+    check_given(comm, x)
     check_no_dots(...)
     if (!is.data.frame(x)) stop("`x` must be a data frame, not ", describe(x))
     check_whole(top, "top", least = 1)
@@ -60,8 +60,9 @@ ring_summary <- function(comm, x, top = 3L, ...) {
 summary_types <- function(comm, x) {
   known <- vapply(x, function(x) is.list(x) && length(x) > 0L || length(kind_known(x)) > 0L, NA)
   ranks <- allgather_strings(comm, as.character(rbind(vapply(x, summary_type, ""), known)))
-  types <- vapply(ranks, function(strings) strings[c(TRUE, FALSE)], character(length(x)))
-  known <- vapply(ranks, function(strings) strings[c(FALSE, TRUE)] == "TRUE", logical(length(x)))
+  odd <- rep(c(TRUE, FALSE), length(x))
+  types <- vapply(ranks, function(strings) strings[odd], character(length(x)))
+  known <- vapply(ranks, function(strings) strings[!odd] == "TRUE", logical(length(x)))
   types <- matrix(types, length(x))
   known <- matrix(known, length(x))
   vapply(seq_along(x), FUN.VALUE = "", function(i) {

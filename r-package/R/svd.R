@@ -55,8 +55,8 @@ ring_svd <- function(comm, x, k = NULL, u = TRUE, method = c("auto", "qr", "rand
                      ...) {
   check_given(comm)
   if (is_table(comm)) return(columns_fit("ring_svd", match.call(), parent.frame()))
-  check_given(x)
   settings <- agree(comm, {
+    check_given(comm, x)
     check_no_dots(...)
     list(k = check_whole(k, "k", least = 1, absent = 0L), u = check_flag(u, "u"),
          method = check_choice(method), power = check_whole(power, "power", least = 0))
@@ -192,9 +192,9 @@ ring_prcomp <- function(comm, x, retx = FALSE, center = TRUE, scale. = FALSE, ra
                         method = c("auto", "qr", "random"), power = 2L, ...) {
   check_given(comm)
   if (is_table(comm)) return(columns_fit("ring_prcomp", match.call(), parent.frame()))
-  check_given(x)
   call <- scope_call(match.call())
   settings <- agree(comm, {
+    check_given(comm, x)
     check_no_dots(...)
     list(rank = check_whole(rank., "rank.", least = 1, absent = 0L), method = check_choice(method),
          power = check_whole(power, "power", least = 0), center = center, scale = scale.,

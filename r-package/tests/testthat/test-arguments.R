@@ -51,23 +51,28 @@ test_that("each function names the argument that it lacks or cannot use", {
   for (name in setdiff(of_namespace$exports, c("ring_init", "ring_chunks"))) { # which take any
     for (given in list(list(), list(1), list(data.frame()), list(table))) {
       error <- expect_error(do.call(name, given), info = name)
-      named <- paste0("[`\"](", paste(names(formals(name)), collapse = "|"),
-                      ")[`\"]|package sparklyr is not installed")
+      named <- paste0("`(", paste(names(formals(name)), collapse = "|"),
+                      ")`|package sparklyr is not installed")
       expect_match(conditionMessage(error), named, info = name)
-      if (!inherits(error, "ring_error")) { # R's own, of the function itself
-        expect_match(conditionMessage(error), "is missing, with no default", info = name)
-        expect_identical(conditionCall(error)[[1]], as.name(name), info = name)
-      }
+      expect_s3_class(error, "ring_error")
+      remedy <- sub(".*is missing: pass ", "", conditionMessage(error))
+      said <- paste0("^(it, as in ", name, "\\(|a communicator|the number of ranks)")
+      if (remedy != conditionMessage(error)) expect_match(remedy, said, info = name)
     }
   }
   expect_error(ring_allreduce(table, 1), "not a Spark table: call the function in a function of ")
   comm <- local_world()
-  expect_error(ring_kmeans(comm, cars), "`centers` is missing: pass it, as the help page shows")
+  expect_error(ring_kmeans(comm, cars),
+               "`centers` is missing: pass it, as in ring_kmeans\\(comm, x, centers\\)")
+  expect_error(ring_summary(comm, data.frame()), NA)
+  expect_error(ring_lm(comm, "none", cars), "`formula` must be a formula, .* not \"none\"")
+  expect_error(ring_table(comm, list(mean)), "a variable must be a vector or a factor, not a f")
   expect_error(ring_lm(), "`comm` is missing: pass a communicator, as ring_init\\(\\) returns it")
 })
 
 test_that("a value that an argument cannot have is an error on all ranks that names it", {
   skip_if_not_installed("survival")
+  none <- as.name("none")
   cases <- list(
     quote(ring_lm(comm, formula = mpg ~ wt, data = mtcars)),
     list(formula = 1, data = "a", data = 2, na.action = 3, na.action = "none", tol = "a",
@@ -89,6 +94,16 @@ test_that("a value that an argument cannot have is an error on all ranks that na
     quote(ring_prcomp(comm, cars)), list(rank. = 0, method = NA),
     quote(ring_cor(comm, cars)), list(use = "pairwise", method = "kendall"),
     quote(ring_quantile(comm, cars$dist)), list(probs = 2, names = NULL, names = 1, type = 10),
+    quote(ring_kmeans(comm, x = cars, centers = 2)), list(x = none, centers = none),
+    quote(ring_glmnet(comm, x = cars, y = cars$dist)), list(x = none, y = none),
+    quote(ring_optim(comm, par = 1, fn = abs)), list(par = none, fn = none),
+    quote(ring_bootstrap(comm, data = cars, statistic = nrow)), list(data = none, statistic = none),
+    quote(ring_svd(comm, x = cars)), list(x = none),
+    quote(ring_prcomp(comm, x = cars)), list(x = none),
+    quote(ring_cor(comm, x = cars)), list(x = none),
+    quote(ring_scale(comm, x = cars)), list(x = none),
+    quote(ring_quantile(comm, x = 1)), list(x = none),
+    quote(ring_summary(comm, x = 1)), list(x = none),
     quote(ring_allreduce(comm, 1)), list(prescale = factor(2), postscale = c(1, 2))
   )
   results <- run_ring(2, {
@@ -97,7 +112,10 @@ test_that("a value that an argument cannot have is an error on all ranks that na
       for (j in seq_along(cases[[i + 1]])) {
         call <- cases[[i]]
         bad <- rank == 1 || call[[1]] == "ring_allreduce" # whose arguments each rank checks alone
-        if (bad) call[names(cases[[i + 1]])[[j]]] <- cases[[i + 1]][j]
+        name <- names(cases[[i + 1]])[[j]]
+        value <- cases[[i + 1]][j]
+        if (identical(value[[1]], as.name("none"))) value <- NULL # leaves the argument out
+        if (bad) call[name] <- value
         text <- tryCatch(class(eval(call)), ring_error = conditionMessage)[[1]]
         said <- c(said, paste(as.character(call[[1]]), names(cases[[i + 1]])[[j]], text))
       }

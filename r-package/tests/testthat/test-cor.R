@@ -45,7 +45,7 @@ test_that("ranks of values are those of rank()", {
 test_that("what cannot be correlated is an error", {
   comm <- local_world()
   expect_error(ring_cor(comm, mtcars[1:2], 1:3), "`x` has 32 rows and `y` has 3: pass the same")
-  expect_error(ring_cor(comm, iris), "the columns must be numbers, not a factor of length 150")
+  expect_error(ring_cor(comm, iris), "must be numbers, and `Species` is a factor of length 150")
   expect_warning(flat <- ring_cor(comm, cbind(1, 1:3)), "the standard deviation is zero")
   expect_identical(flat, suppressWarnings(cor(cbind(1, 1:3))))
   expect_identical(ring_cor(comm, mtcars[1, 1:2]), cor(mtcars[1, 1:2]))

@@ -121,7 +121,7 @@ test_that("components have the methods of prcomp() and broom", {
   expect_equal(summary(fit)$importance, summary(prcomp(USArrests, scale. = TRUE))$importance)
   expect_error(ring_prcomp(comm, cbind(1, 1:3), scale. = TRUE), "constant/zero column to unit var")
   expect_error(ring_svd(comm, cbind(c(1, NA))), "column 1 has values that are not finite")
-  expect_error(ring_svd(comm, iris), "the columns must be numbers, not a factor of length 150")
+  expect_error(ring_svd(comm, iris), "must be numbers, and `Species` is a factor of length 150")
   expect_error(ring_svd(comm, diag(2), method = "random"), "needs `k`")
   expect_error(ring_svd(comm, iris[0]), "there are no columns", class = "ring_error_invalid")
   expect_error(ring_prcomp(comm, iris[0, 1:4], center = FALSE), "there are no rows on any rank")
