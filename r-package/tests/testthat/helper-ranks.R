@@ -45,6 +45,7 @@ finish_rank <- function(rank, folder, process) {
 # evaluated here while they run. Ranks in `lost` are expected to end without a result.
 run_ranks <- function(size, code, ..., options = list(token = fresh_token(), timeout = 30),
                       lost = integer(), meanwhile = NULL) {
+  if (size > 2) testthat::skip_on_cran() # which allows two processes
   folder <- tempfile("ranks")
   dir.create(folder)
   on.exit(unlink(folder, recursive = TRUE))

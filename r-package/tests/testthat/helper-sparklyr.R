@@ -5,6 +5,7 @@
 # nolint start: object_usage_linter. testthat provides these functions.
 # A connection that ends with the calling test.
 spark_connection <- function(master, envir = parent.frame()) {
+  skip_on_cran()
   skip_if_not_installed("sparklyr")
   home <- Sys.getenv("SPARK_HOME")
   skip_if(home == "", "SPARK_HOME is not set, so there is no Spark")

@@ -3,6 +3,8 @@
 # How R processes end: without ring_close(), forked, orphaned. None hangs, and the other ranks are
 # told.
 
+skip_on_cran() # kills processes
+
 # What rank 1 does while rank 0 waits with it for rank 2.
 ends <- list(
   end_of_script = quote(NULL),

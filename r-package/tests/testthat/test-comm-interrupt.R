@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+skip_on_cran() # interrupts processes
+
 test_that("an interrupt ends ring_init, and is an interrupt to R", {
   # This process plays a rank 0 that never answers, and interrupts rank 1 once that has come.
   server <- listen()

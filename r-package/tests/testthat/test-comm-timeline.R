@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+skip_on_cran() # starts many processes
+
 calls <- function(file, name) {
   sum(grepl(paste0('"name":"', name, '","cat":"call"'), readLines(file), fixed = TRUE))
 }

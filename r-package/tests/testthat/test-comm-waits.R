@@ -2,6 +2,8 @@
 #
 # Every call that can wait: Ctrl-C ends it, and the other ranks are told whom to ask.
 
+skip_on_cran() # interrupts processes, and waits
+
 # Three ranks: rank 0 is interrupted while it waits for rank 1, which comes too late; rank 2 waits
 # in the same call.
 calls <- list(

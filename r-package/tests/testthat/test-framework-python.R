@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+skip_on_cran() # starts Python
+
 # nolint start: object_usage_linter. testthat provides these functions.
 skip_without_python <- function() {
   skip_if_not_installed("reticulate")

@@ -2,6 +2,8 @@
 #
 # ring_launch() and exec/sparkring-run: output, exit codes, signals, and that nothing survives them.
 
+skip_on_cran() # starts and kills processes
+
 launcher <- function() {
   script <- system.file("exec", "sparkring-run", package = "sparkring")
   c(file.path(R.home("bin"), "Rscript"), script)

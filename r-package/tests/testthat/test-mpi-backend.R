@@ -2,6 +2,8 @@
 #
 # ring_init(backend = "mpi"): MPI carries the collectives of ranks that mpiexec has started.
 
+skip_on_cran() # starts MPI
+
 # nolint start: object_usage_linter. Names that testthat defines.
 # Runs R code on ranks of MPICH, and returns what they print, sorted.
 mpiexec <- function(size, code, ...) {

@@ -2,6 +2,8 @@
 #
 # ring_mpi_init(), with a library of MPICH or Open MPI in the processes of the ranks.
 
+skip_on_cran() # starts MPI
+
 # nolint start: object_usage_linter. Names that testthat defines.
 mpi_library <- function(name = "mpich") {
   compiler <- Sys.which(paste0("mpicc.", name))

@@ -3,6 +3,8 @@
 # ring_mpi_run() and ring_mpi(), with MPICH and Open MPI where their compilers are there, and with
 # programs without MPI.
 
+skip_on_cran() # starts MPI
+
 # nolint start: object_usage_linter. Names that testthat defines.
 # A program of an MPI library.
 mpi_program <- function(library = "mpich") {

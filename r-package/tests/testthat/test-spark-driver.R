@@ -3,6 +3,8 @@
 # What ring_apply() and ring_run() do around Spark: their arguments, and the closure that they ship,
 # on real ranks. test-sparklyr.R and tests/spark have them inside Spark.
 
+skip_on_cran() # starts many processes
+
 # Two numbers of each of the streams that parallel makes of a seed.
 streams <- function(seed, count) {
   kinds <- RNGkind("L'Ecuyer-CMRG", "Inversion", "Rejection")

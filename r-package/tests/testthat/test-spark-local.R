@@ -2,6 +2,8 @@
 #
 # ring_run() without Spark: processes of this machine.
 
+skip_on_cran() # starts and kills processes
+
 test_that("ring_run() runs processes of this machine, and shows what they print", {
   printed <- capture.output(values <- ring_run(NULL, of_script(function(comm, x) {
     cat("hello\n")

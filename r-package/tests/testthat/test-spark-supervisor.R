@@ -3,6 +3,8 @@
 # The process that supervises a rank: what the rank prints, and how it ends when it does not end
 # itself. play() runs what is shipped to Spark's workers.
 
+skip_on_cran() # starts and kills processes
+
 test_that("the last lines of a rank come with its error", {
   f <- of_script(function(df, comm) {
     cat(paste("line", 1:30), sep = "\n")
