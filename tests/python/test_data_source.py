@@ -260,8 +260,16 @@ def test_columns_that_are_not_there():
             one(rows, ["y"])
     with pytest.raises(InvalidError, match="column 'y': not every row has the column"):
         one([{"y": 1}, {"x": 1}])
-    with pytest.raises(InvalidError, match="several columns of this name"):
-        one(pd.DataFrame([[1, 2]], columns=["x", "x"]))
+
+
+def test_columns_of_one_name():
+    frame = pd.DataFrame([[1, 2, 3]], columns=["x", "x", "y"])
+    table = pa.table([[1], [2], [3]], ["x", "x", "y"])
+    for rows in (frame, table, [Row("x", "x", "y")(1, 2, 3)]):
+        assert one(rows, ["y"])["y"].tolist() == [3]
+        for columns in (None, ["x"]):
+            with pytest.raises(InvalidError, match="several columns of this name, 'x'"):
+                one(rows, columns)
 
 
 @pytest.mark.parametrize("columns", [[], {"x": []}, {"x": 1.5}, {"x": [["y"]]}], ids=str)

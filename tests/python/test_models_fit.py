@@ -229,6 +229,15 @@ def test_tables_and_names_of_columns():
         models.LinearRegression().fit(frame, "y", num_proc=2)
 
 
+def test_columns_of_one_name():
+    """Arrow finds no column by a name of two, and pandas finds both."""
+    table = pa.table([[1.0, 2.0, 3.0], [2.0, 4.0, 6.5], [9.0, 1.0, 5.0]], ["x", "y", "y"])
+    for rows in (table, table.to_pandas()):
+        for given in ({"y": "y"}, {"y": "x"}, {"y": "x", "features": ["y"]}):
+            with pytest.raises(sparkring.InvalidError, match="several columns of this name, 'y'"):
+                models.LinearRegression().fit(rows, **given)
+
+
 def test_nulls_of_booleans_are_missing():
     """They counted as True."""
     y = np.array([1.0, 1, 0, 1])

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparkring._core import InvalidError
 from sparkring.data import _number as number
 
 if TYPE_CHECKING:
@@ -31,8 +30,6 @@ class FrameTable:
     def column(self, name: Any) -> NDArray[Any]:
         """Return a column as an array, row by row."""
         series = self._frame[name]
-        if series.ndim != 1:
-            raise InvalidError("there are several columns of this name: rename them in Spark")
         missing = number.missing_number(self._missing, name)
         dtype = series.dtype
         if isinstance(dtype, np.dtype) and number.is_number(dtype):

@@ -148,6 +148,10 @@ def _source(table: Table, name: Name) -> NDArray[Any]:
         known = ", ".join(repr(known) for known in table.names[:20])
         more = " and more" if len(table.names) > 20 else ""
         raise InvalidError(f"there is no column {name!r}: there are {known}{more}")
+    if table.names.count(name) > 1:
+        raise InvalidError(
+            f"there are several columns of this name, {name!r}: rename them in Spark"
+        )
     try:
         return table.column(name)
     except InvalidError as error:

@@ -116,8 +116,7 @@ def _table(x: Any) -> Table | None:
 
 def _feature(table: Table, name: str, is_whole: bool) -> Array:
     """Return a column as a matrix; a column of arrays has several columns."""
-    if name not in table.names:
-        raise InvalidError(f"there is no column {name!r}: there are {brief(list(table.names))}")
+    _check_name(name, list(table.names))
     if table.rows == 0:  # arrays have no length here
         return np.zeros((0, 1))
     try:
@@ -195,12 +194,19 @@ def fitting(roles: dict[str, NDArray[Any]], rows: int) -> dict[str, NDArray[Any]
 
 def _column(x: Any, name: str) -> NDArray[Any]:
     names = list(x.columns) if hasattr(x, "columns") and hasattr(x, "to_numpy") else x.schema.names
-    if name not in names:
-        raise InvalidError(f"there is no column {name!r}: there are {brief(list(names))}")
+    _check_name(name, list(names))
     if hasattr(x, "schema") and hasattr(x, "num_rows"):
         column = x.column(x.schema.get_field_index(name))
         return np.asarray(column.to_numpy(zero_copy_only=False) if _is_array(column) else column)
     return np.asarray(x[name])
+
+
+def _check_name(name: str, names: list[Any]) -> None:
+    """Refuse a name that no column has, or several."""
+    if name not in names:
+        raise InvalidError(f"there is no column {name!r}: there are {brief(names)}")
+    if names.count(name) > 1:
+        raise InvalidError(f"there are several columns of this name, {name!r}: rename them")
 
 
 def _is_whole(x: Any, name: str) -> bool:
