@@ -713,7 +713,7 @@ def test_rankings_and_margins(spark, framework, objective):
     assert np.abs(rows["prediction"] - rows["sum"]).max() < 0.5
 
 
-@pytest.mark.parametrize("framework", CLASSIFIERS)
+@pytest.mark.parametrize("framework", ["xgboost", pytest.param("lightgbm", marks=pytest.mark.long)])
 def test_trees_are_cross_validated(spark, framework):
     from pyspark.ml.evaluation import RegressionEvaluator
     from pyspark.ml.tuning import CrossValidator
