@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draw a results file: time over bytes, both logarithmic, one line a library.
 
-plot.py RESULTS.json [PICTURE.svg [COLLECTIVE]]
+plot.py RESULTS.json [PICTURE.svg [COLLECTIVE [NOTE]]]
 
 A row of panels is a link with a number of ranks, a column a collective; of a single collective a
 row is a link and a column a number of ranks. What is written in another language than C is drawn
 dashed (Python) or dotted (R), in the colour of the library underneath. Of our C driver in shared
 memory there are two lines: private buffers, and all buffers in the memory that the ranks share.
-The numbers of a single collective go into a .csv beside its picture. For the vignette:
-
-plot.py RESULTS.json vignettes/performance.svg allreduce
+The numbers of a single collective go into a .csv beside its picture. The note, above the picture,
+says when and where they were measured. scripts/bench shows the command for the vignette.
 """
 
 import csv
@@ -37,6 +36,18 @@ STYLES = {
     "memcpy": ("0.6", "-"),
 }
 NAMES = {"-": "", "private": "", "arena": ", shared buffers"}
+LABELS = {  # of the legend
+    "openmpi": "Open MPI",
+    "gloo": "Gloo",
+    "sparkring-python": "sparkring in Python",
+    "mpi4py": "mpi4py (Open MPI)",
+    "torch-gloo": "Gloo in PyTorch",
+    "sparkring-r": "sparkring in R",
+    "rmpi": "Rmpi (Open MPI)",
+    "memcpy": "two copies past the caches",
+}
+TICKS = {2**3: "8 B", 2**9: "512 B", 2**15: "32 KiB", 2**21: "2 MiB", 2**26: "64 MiB"}
+LINKS = {"shm": "shared memory", "tcp": "TCP over loopback"}
 ORDER = ["allreduce", "broadcast", "allgather", "alltoall"]
 
 
@@ -49,8 +60,11 @@ def draw_panel(axes, times, panel):
     for name, (color, line) in STYLES.items():
         if name in lines:
             points = zip(*sorted(lines[name]))
-            axes.loglog(*points, color=color, linestyle=line, marker=".", label=name)
+            label = LABELS.get(name, name)
+            axes.loglog(*points, color=color, linestyle=line, marker=".", label=label)
     axes.set_xscale("log", base=2)
+    axes.set_xticks(list(TICKS), TICKS.values())
+    axes.minorticks_off()
     axes.grid(True, alpha=0.3)
 
 
@@ -67,7 +81,7 @@ def layout(times):
     return [[((link, n, *shown), f"{shown[0]}, {n} ranks") for n in ranks] for link in links]
 
 
-def draw(times):
+def draw(times, note=""):
     """Draw all panels."""
     rows = layout(times)
     figure, grid = plt.subplots(
@@ -80,14 +94,18 @@ def draw(times):
     )
     named = {}
     for axes_row, row in zip(grid, rows):
-        axes_row[0].set_ylabel(f"{row[0][0][0]}, µs a call")
+        link = row[0][0][0]
+        axes_row[0].set_ylabel(
+            f"{LINKS.get(link, link)}\nµs a call, logarithmic; lower is better", fontsize="small"
+        )
         for axes, (panel, title) in zip(axes_row, row):
             draw_panel(axes, times, panel)
             axes.set_title(title)
             named.update({line.get_label(): line for line in axes.get_lines()})
     for axes in grid[-1]:
-        axes.set_xlabel("bytes")
-    figure.legend(named.values(), named, loc="outside lower center", ncols=min(4, len(named)))
+        axes.set_xlabel("bytes of a rank, logarithmic")
+    figure.legend(named.values(), named, loc="outside lower center", ncols=min(3, len(named)))
+    figure.suptitle(note, fontsize="small", color="0.3")
     return figure
 
 
@@ -106,14 +124,14 @@ def save(figure, picture):
     print(f"written to {picture}")
 
 
-def main(source, picture=None, collective=None):
+def main(source, picture=None, collective=None, note=""):
     """Write the picture, beside the results unless given another path."""
     picture = Path(picture) if picture else Path(source).with_suffix(".svg")
     times = results.read(source)
     if collective:
         times = {case: time for case, time in times.items() if case.collective == collective}
         write_numbers(times, picture.with_suffix(".csv"))
-    save(draw(times), picture)
+    save(draw(times, note), picture)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draw what scripts/bench --horovod has measured: plot_horovod.py NUMBERS.csv PICTURE.svg.
+"""Draw what scripts/bench --horovod has measured: plot_horovod.py NUMBERS.csv PICTURE.svg NOTE.
 
-A row of panels is a number of ranks, a column a case. The dots show medians of Horovod and of
-sparkring, on a logarithmic scale.
+A column of panels is a number of ranks. The upper panels show times, the lower panels steps a
+second, as dots on a logarithmic axis. The note says when and where the numbers were measured.
 """
 
 import csv
@@ -11,61 +11,64 @@ from pathlib import Path
 
 from plot import plt, save
 
-STYLES = {  # color, marker, the side of the number
-    "horovod": ("C0", "D", {"xytext": (-7, 0), "ha": "right"}),
-    "sparkring": ("C3", "o", {"xytext": (7, 0), "ha": "left"}),
+STYLES = {  # label, color, marker
+    "horovod": ("Horovod: Gloo over TCP, cycle of 1 ms (default)", "C0", "D"),
+    "horovod_short": ("Horovod: Gloo over TCP, cycle of 0.1 ms", "C9", "D"),
+    "sparkring_tcp": ("sparkring over TCP", "C1", "o"),
+    "sparkring": ("sparkring in shared memory (default on one host)", "C3", "o"),
 }
-TITLES = {
-    "allreduce": "allreduce of one tensor, µs\n(lower is better)",
-    "tensors": "allreduce of many, µs\n(lower is better)",
-    "parameters": "training, steps a second\n(higher is better)",
+PANELS = {  # unit: title and axis
+    "µs": ("time of an operation", "µs, logarithmic; lower is better"),
+    "steps/s": ("training", "steps a second, logarithmic; higher is better"),
+}
+NAMES = {
+    "allreduce": "allreduce of {}",
+    "tensors": "allreduce of {}",
+    "parameters": "{} parameters",
 }
 
 
 def draw_panel(axes, rows):
-    """Draw the dots of one case with one number of ranks."""
-    for name, (color, marker, side) in STYLES.items():
+    """Draw a line of dots for each case, the first on top."""
+    for name, (label, color, marker) in STYLES.items():
         values = [float(row[name]) for row in rows]
-        axes.plot(range(len(rows)), values, marker, color=color, label=name)
-        for place, value in enumerate(values):
-            text = f"{value:.3g}" if value < 100 else f"{value:.0f}"
-            axes.annotate(text, (place, value), textcoords="offset points", va="center", **side)
-    values = [float(row[name]) for row in rows for name in STYLES]
-    axes.set_yscale("log")
-    axes.set_ylim(min(values) / 3, max(values) * 3)
-    axes.set_xlim(-0.6, len(rows) - 0.4)
-    axes.set_xticks(range(len(rows)), [row["size"] for row in rows])
-    axes.grid(True, axis="y", alpha=0.3)
+        axes.plot(values, range(len(rows)), marker, color=color, label=label, alpha=0.85)
+    axes.set_xscale("log")
+    axes.set_yticks(range(len(rows)), [NAMES[row["case"]].format(row["size"]) for row in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.grid(True, alpha=0.3)
 
 
-def draw(rows):
+def draw(rows, note):
     """Draw all panels."""
     counts = sorted({int(row["ranks"]) for row in rows})
     figure, grid = plt.subplots(
+        len(PANELS),
         len(counts),
-        len(TITLES),
-        figsize=(12, 3 * len(counts)),
-        width_ratios=[4, 1.2, 2],
+        figsize=(4.2 * max(len(counts), 2), 4.8),
+        height_ratios=[5, 2],
+        sharex="row",
+        sharey="row",
         squeeze=False,
         layout="constrained",
     )
-    for line, count in zip(grid, counts):
-        line[0].set_ylabel(f"{count} ranks")
-        for axes, (case, title) in zip(line, TITLES.items()):
-            here = [row for row in rows if (int(row["ranks"]), row["case"]) == (count, case)]
-            draw_panel(axes, here)
-            axes.set_title(title)
-    for axes, case in zip(grid[-1], TITLES):
-        axes.set_xlabel("size" if case == "allreduce" else case)
+    for line, (unit, (title, axis)) in zip(grid, PANELS.items()):
+        for axes, count in zip(line, counts):
+            draw_panel(
+                axes, [each for each in rows if (int(each["ranks"]), each["unit"]) == (count, unit)]
+            )
+            axes.set_title(f"{title}, {count} ranks")
+            axes.set_xlabel(axis)
     handles, labels = grid[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2)
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize="small")
+    figure.suptitle(note, fontsize="small", color="0.3")
     return figure
 
 
-def main(source, picture):
+def main(source, picture, note):
     """Draw the numbers of a file."""
     with Path(source).open(newline="", encoding="utf-8") as file:
-        save(draw(list(csv.DictReader(file))), picture)
+        save(draw(list(csv.DictReader(file)), note), picture)
 
 
 if __name__ == "__main__":
