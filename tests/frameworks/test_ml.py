@@ -743,8 +743,8 @@ def test_parameters_of_trees_are_used_or_refused():
     of_matrix = {"enable_categorical": True, "feature_types": ["c", "q"]}
     assert _xgboost.of_booster({**used, **of_matrix}, 2) == used
     assert _xgboost.chosen({**used, **of_matrix}, _xgboost.OF_MATRIX) == of_matrix
-    with pytest.raises(sparkring.InvalidError, match=r'not use .*"depth", "n_estimators"'):
-        _xgboost.of_booster({**used, "verbosity": 0, "n_estimators": 3, "depth": 2}, 2)
+    with pytest.raises(sparkring.InvalidError, match=r'not use .*"depth", "height"'):
+        _xgboost.of_booster({**used, "verbosity": 0, "height": 3, "depth": 2}, 2)
     assert _lightgbm.checked({"num_leaf": 3, "cat_feature": [0], "feature_name": ["a"]}) == {
         "num_leaves": 3,
         "categorical_feature": [0],

@@ -76,9 +76,11 @@ class TreeEstimator(Estimator[M], TreeSettings, Stored):
 
     _framework: str
     _model_type: type[M]
+    _dtype = "float32"  # of the framework's features
 
     def __init__(self, **params: Unpack[TreeParams]) -> None:
         super().__init__()
+        self._setDefault(dtype=self._dtype)
         self._set_params(params)
 
     def setParams(self, **params: Unpack[TreeParams]) -> Self:  # noqa: N802 (Spark's name)
@@ -132,8 +134,10 @@ class XGBoostEstimator(TreeEstimator[XGBoostModel]):
     modelParams : dict
         The parameters of ``xgboost.train``, its arguments ``early_stopping_rounds`` (which needs
         ``validation``) and ``maximize``, and the arguments ``enable_categorical``,
-        ``feature_types``, ``feature_names`` and ``missing`` of ``xgboost.DMatrix``. A parameter
-        that XGBoost does not use is an error.
+        ``feature_types``, ``feature_names``, ``feature_weights`` and ``missing`` of
+        ``xgboost.DMatrix``. A parameter without an effect is an error, as are ``gblinear`` and
+        ``survival:cox`` with several ranks: XGBoost fits them to each rank's own rows. The leaves
+        of ``reg:absoluteerror`` and ``reg:quantileerror`` are means of those of the ranks.
     inputCols : list of str
         Numbers, arrays and vectors, which become one matrix. Nulls and NaN are missing values. The
         columns, or the parts of a VectorAssembler, name the features.
@@ -169,7 +173,10 @@ class LightGBMEstimator(TreeEstimator[LightGBMModel]):
     """Trains trees of LightGBM on the ranks of a barrier stage, with its data-parallel learner.
 
     The trees of several ranks are those of LightGBM's own ``tree_learner="data"`` on as many
-    machines, which may differ from those of one process.
+    machines, which may differ from those of one process. ``linear_tree``,
+    ``interaction_constraints``, ``forcedsplits_filename`` and the values ``intermediate`` and
+    ``advanced`` of ``monotone_constraints_method`` need ``numProc=1``, as LightGBM has them for one
+    machine only. ``dtype`` is ``float64`` by default.
 
     As `XGBoostEstimator`, with the parameters of ``lightgbm.train``, such as
     ``early_stopping_rounds`` and ``categorical_feature``, also by the names of columns. Every rank
@@ -184,6 +191,7 @@ class LightGBMEstimator(TreeEstimator[LightGBMModel]):
     __module__ = "sparkring.spark.ml"
     _framework = "lightgbm"
     _model_type = LightGBMModel
+    _dtype = "float64"
 
 
 def fit_xgboost(

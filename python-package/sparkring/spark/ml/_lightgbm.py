@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import lightgbm  # type: ignore[import-not-found, import-untyped, unused-ignore]
@@ -13,24 +14,20 @@ from lightgbm.basic import (  # type: ignore[import-not-found, import-untyped, u
 )
 
 from sparkring._core import InvalidError
+from sparkring.spark.ml import _tree_parameters as tree_parameters
 from sparkring.spark.ml import _tree_rank as tree_rank
 from sparkring.spark.ml._tree_rank import Trained, TreeRows
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from sparkring._core import Communicator
     from sparkring.spark.ml._plan import Plan
     from sparkring.spark.ml._shard import Arrays
 
 NEEDS_ROWS = True
 OF_DATASET = ("feature_name", "categorical_feature")
-OWN = {
-    "num_iterations": "pass rounds",
-    "machines": "the ranks find each other",
-    "machine_list_filename": "the ranks find each other",
-    "num_machines": "pass numProc",
-    "local_listen_port": "each rank chooses a port",
-    "pre_partition": "each rank has rows of its own",
-}
+OF_TREES = "^(?:split_feature|threshold|leaf_value|leaf_coeff)=.*"  # counts may be a rank's own
 LEARNERS = ("data", "data_parallel", "voting", "voting_parallel")
 
 
@@ -57,7 +54,9 @@ def train(comm: Communicator, plan: Plan, own: TreeRows, valid: Arrays | None) -
     LightGBM computes metrics of a rank's own rows. So all ranks get all rows for validation, and
     stop in the same round.
     """
-    given = checked(plan.modelParams)
+    given = checked(plan.modelParams, plan.settings)
+    check_ranks(comm.size, given)
+    given.update(seed_of(plan, given))
     if plan.baseMarginCol is not None:
         inverse_of(objective_of(given))
     arguments = {name: given.pop(name) for name in OF_DATASET if name in given}
@@ -84,7 +83,9 @@ def train(comm: Communicator, plan: Plan, own: TreeRows, valid: Arrays | None) -
         valid_names=["validation"] * len(others),
         callbacks=[lightgbm.record_evaluation(found)] if others else None,
     )
-    return Trained(booster.model_to_string().encode(), dict(found.get("validation", {})))
+    model = booster.model_to_string()
+    trees = "".join(re.findall(OF_TREES, model, re.MULTILINE))
+    return Trained(model.encode(), trees, dict(found.get("validation", {})))
 
 
 def dataset(rows: TreeRows, arguments: dict[str, Any], reference: Any) -> Any:
@@ -119,7 +120,28 @@ def inverse_of(objective: str, slope: float = 1.0) -> Any:
     raise InvalidError(f"baseMarginCol has no meaning for the objective {objective!r} here")
 
 
-def checked(parameters: dict[str, Any]) -> dict[str, Any]:
+def seed_of(plan: Plan, given: dict[str, Any]) -> dict[str, int]:
+    """Return the seed of the estimator, unless the parameters have one; 0 leaves LightGBM's."""
+    return {} if "seed" in given or not plan.seed else {"seed": plan.seed % 2**31}
+
+
+def check_ranks(size: int, given: dict[str, Any]) -> None:
+    """Refuse what LightGBM has on one machine only, and would change or crash on with several."""
+    remedies = {
+        "linear_tree": "leave it out",
+        "interaction_constraints": "use XGBoostEstimator",
+        "forcedsplits_filename": "leave it out",
+    }
+    for name, remedy in remedies.items():
+        if given.get(name):
+            reason = f"LightGBM has {name} for one machine only"
+            tree_parameters.refuse_ranks(size, reason, remedy)
+    if given.get("monotone_constraints_method", "basic") != "basic":
+        reason = "LightGBM has only the monotone_constraints_method 'basic' for several machines"
+        tree_parameters.refuse_ranks(size, reason, "pass 'basic'")
+
+
+def checked(parameters: dict[str, Any], params: Container[str] = ()) -> dict[str, Any]:
     """Name parameters as LightGBM's documentation does, and refuse those without an effect."""
     names = {"feature_name": "feature_name"}
     for name, aliases in _ConfigAliases._get_all_param_aliases().items():
@@ -128,9 +150,9 @@ def checked(parameters: dict[str, Any]) -> dict[str, Any]:
     for given, value in parameters.items():
         name = names.get(given)
         if name is None:
+            tree_parameters.check("lightgbm", given, params=params)
             raise InvalidError(f"LightGBM has no parameter {given!r}: leave it out")
-        if name in OWN:
-            raise InvalidError(f"the parameter {given!r} has no effect here: {OWN[name]}")
+        tree_parameters.check("lightgbm", name, given)
         if name in found:
             raise InvalidError(f"the parameter {name!r} is given twice: {given!r} is its alias")
         if name == "tree_learner" and value not in LEARNERS:

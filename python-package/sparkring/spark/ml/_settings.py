@@ -74,6 +74,8 @@ def _to_validation(value: Any) -> Any:
 class Settings(Params):
     """The part that all Params share: they are set by name, and have setters and getters."""
 
+    _advice = ""  # of where other parameters go
+
     def __init_subclass__(cls, **options: Any) -> None:
         """Add ``setEpochs`` and ``getEpochs`` for the Param ``epochs``, and so on."""
         super().__init_subclass__(**options)
@@ -100,7 +102,9 @@ class Settings(Params):
         for name in params:
             if not self.hasParam(name):
                 known = ", ".join(param.name for param in self.params)
-                raise TypeError(f"{type(self).__name__} has no Param {name!r}: it has {known}")
+                raise TypeError(
+                    f"{type(self).__name__} has no Param {name!r}: it has {known}{self._advice}"
+                )
         self._set(**params)
         return self
 

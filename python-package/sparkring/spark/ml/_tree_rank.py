@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -42,9 +43,10 @@ class TreeRows:
 
 @dataclass
 class Trained:
-    """The trees of a framework, and the metrics of each round."""
+    """The model of a framework, its trees as text, and the metrics of each round."""
 
     weights: bytes
+    trees: str
     metrics: dict[str, list[float]]
 
 
@@ -65,6 +67,7 @@ def train(comm: Communicator, rows: Iterable[Any], plan: Plan) -> Progress | Non
     shapes = comm.allgather_object(plan.shapes)  # a rank without rows has none
     plan.shapes = next(each for each in shapes if each is not None)
     trained = plan.module.train(comm, plan, rows_of(own.all()), validation)
+    check_alike(comm, trained)
     if comm.rank != 0:
         return None
     first = rows_of({name: values[:1] for name, values in own.spare.items()})
@@ -85,6 +88,17 @@ def check_rows_of_ranks(plan: Plan, shard: Shard) -> None:
         raise InvalidError(
             f"rank {empty[0]} has no rows to train on, and LightGBM needs rows on every rank: set"
             " a smaller numProc"
+        )
+
+
+def check_alike(comm: Communicator, trained: Trained) -> None:
+    """Refuse a training whose ranks do not exchange all that they compute."""
+    digests = comm.allgather_object(hashlib.sha256(trained.trees.encode()).hexdigest())
+    other = [rank for rank, digest in enumerate(digests) if digest != digests[0]]
+    if other:
+        raise InvalidError(
+            f"the trees of ranks 0 and {other[0]} differ, so modelParams has a parameter with which"
+            " the framework trains each rank on its own rows: set numProc to 1, or leave it out"
         )
 
 

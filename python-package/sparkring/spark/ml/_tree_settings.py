@@ -29,6 +29,7 @@ class HasBaseMargin(BaseMarginMethods, Settings):
 class TreeSettings(TreeMethods, PredictionSettings, HasBaseMargin, HasLabelCol, HasWeightCol):
     """The Params of an estimator of trees."""
 
+    _advice = ". The parameters of the framework go into modelParams"
     rounds = Param(Params._dummy(), "rounds", "number of rounds at most", whole(1))
     qidCol = Param(  # noqa: N815
         Params._dummy(),
@@ -38,7 +39,12 @@ class TreeSettings(TreeMethods, PredictionSettings, HasBaseMargin, HasLabelCol, 
     )
     classWeights = TrainingSettings.classWeights  # noqa: N815
     validation = TrainingSettings.validation
-    seed = TrainingSettings.seed
+    seed = Param(
+        Params._dummy(),
+        "seed",
+        "seed of the trees, unless modelParams has one, and of the rows for validation; 32 bits",
+        whole(0, 2**32 - 1),
+    )
     numProc = TrainingSettings.numProc  # noqa: N815
     maxRestarts = TrainingSettings.maxRestarts  # noqa: N815
     timeline = TrainingSettings.timeline
