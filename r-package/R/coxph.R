@@ -124,8 +124,11 @@ coxph_control <- function(control) {
 }
 
 coxph_need_survival <- function() {
-  if (requireNamespace("survival", quietly = TRUE)) return()
-  stop("package survival is not installed: install.packages(\"survival\")", call. = FALSE)
+  tryCatch(invisible(loadNamespace("survival")), packageNotFoundError = function(error) {
+    stop("package survival is not installed: install.packages(\"survival\")", call. = FALSE)
+  }, error = function(error) {
+    stop("package survival cannot be loaded: ", conditionMessage(error), call. = FALSE)
+  })
 }
 
 # The terms of the formula, with the functions of survival that it needs.
