@@ -413,6 +413,16 @@ def test_invalid_arguments(spark):
             {"frame": pd.DataFrame({"x": [1]})},
         ),
         (sparkring.InvalidError, "frame has no columns", {"frame": frame.select()}),
+        (
+            sparkring.InvalidError,
+            "column 'v' has a type that Arrow does not have: cast it in Spark, or drop it",
+            {"frame": frame.selectExpr("id", "INTERVAL '1-2' YEAR TO MONTH AS v")},
+        ),
+        (
+            sparkring.InvalidError,
+            "frame has a column of a type that PySpark does not have",
+            {"frame": frame.selectExpr("id", "make_interval(1, 2) AS v")},
+        ),
         (sparkring.InvalidError, "pass frame=", {"frame": None, "schema": SCHEMA}),
         (sparkring.InvalidError, "pass frame=", {"frame": None, "rows": "arrow"}),
     ]:

@@ -46,11 +46,9 @@ class Frame:
     def __init__(self, spark: Spark, given: Any, kind: str, num_proc: int | None) -> None:
         self.spark, self.session = spark, given.sparkSession
         # Names of its own: Spark finds no column by a name with a dot, or of two columns.
-        self.given = without_vectors(
-            given.toDF(*(f"c{place}" for place in range(len(given.columns))))
-        )
+        places = given.toDF(*(f"c{place}" for place in range(len(given.columns))))
         large = self.session.conf.get(LARGE, "false") == "true"
-        schema = arrow.schema_of(with_nulls(self.given.schema), given.columns, large=large)
+        self.given, schema = in_arrow(places, given.columns, large=large)
         self.rows = Rows(kind, schema, self.zone)
         self.dealt = num_proc is not None
         self.prepared: Any = None
@@ -157,6 +155,24 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def in_arrow(frame: Any, names: list[str], *, large: bool) -> tuple[Any, bytes]:
+    """Return a frame that Arrow can hold, and its schema. The error names the column."""
+    from pyspark.errors import PySparkException
+
+    try:
+        held = without_vectors(frame)
+        return held, arrow.schema_of(with_nulls(held.schema), names, large=large)
+    except PySparkException as error:
+        if len(names) == 1:
+            raise InvalidError(
+                f"column {names[0]!r} has a type that Arrow does not have: cast it in Spark, or"
+                f" drop it ({error})"
+            ) from error
+        for column, name in zip(frame.columns, names):
+            in_arrow(frame.select(column), [name], large=large)
+        raise
+
+
 def without_vectors(frame: Any) -> Any:
     """Make arrays of doubles of MLlib's vectors, of which Arrow has only the parts."""
     names = [column.name for column in frame.schema if is_vector(column.dataType)]
@@ -208,6 +224,19 @@ def keys_of(session: Any, size: int) -> list[int]:
     return [parts.index(part) for part in range(size)]
 
 
+def columns_of(frame: Any) -> list[str]:
+    """List the columns. PySpark cannot for some types, as make_interval() of SQL returns."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return list(frame.columns)
+    except PySparkException as error:
+        raise InvalidError(
+            f"frame has a column of a type that PySpark does not have: cast it in Spark, or drop it"
+            f" ({error})"
+        ) from error
+
+
 def check(frame: Any, rows: str, num_proc: int | None) -> None:
     """Refuse invalid arguments, before anything starts."""
     if rows not in KINDS:
@@ -226,7 +255,7 @@ def check(frame: Any, rows: str, num_proc: int | None) -> None:
         )
     if "barrier" not in inspect.signature(frame.mapInArrow).parameters:
         raise UnsupportedError("frame= needs Spark 3.5: barrier stages of DataFrames came with it")
-    if not frame.columns:
+    if not columns_of(frame):
         raise InvalidError("frame has no columns: select one")
     if frame.isStreaming:
         raise InvalidError("frame is a stream: call run() in foreachBatch, with each batch")
