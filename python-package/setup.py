@@ -4,12 +4,13 @@
 `_core` is the binding in src/ and the core as the one file core/core.c. `_numerics` is the binding
 in src/numerics/ and the numerics as the one file numerics/numerics.c.
 
-From CPython 3.11 on the limited API has the buffer protocol, so one wheel (cp311-abi3) serves all
-later versions; 3.9, 3.10 and free-threaded builds get a wheel of their own.
+The modules use the limited API (src/python_api.h), so one wheel (cp39-abi3) serves CPython 3.9 and
+all later versions. Free-threaded builds get a wheel of their own.
 
 OpenSSL is linked as the shared library of the system. SPARKRING_OPENSSL=static links its archives
 into the module instead, and OPENSSL_LIBS="-L/opt/ssl/lib -lssl -lcrypto" names other libraries. The
-wheel's SBOM (PEP 770) names the OpenSSL that it was built with.
+wheel's SBOM (PEP 770) names the OpenSSL that it was built with, and what the toolchain adds to the
+module, as SPARKRING_TOOLCHAIN="glibc@2.17:LGPL-2.1-or-later" lists it.
 
 Where pkg-config finds PMIx, the package also has the executable sparkring-pmix, which the core
 starts to serve programs of Open MPI. SPARKRING_PMIX=0 leaves it out.
@@ -40,12 +41,10 @@ if sys.platform != "linux":
         " on the machines of the Spark cluster, or here in a Linux container or WSL 2."
     )
 
-LIMITED_API = (
-    sys.version_info >= (3, 11)
-    and platform.python_implementation() == "CPython"
-    and not sysconfig.get_config_var("Py_GIL_DISABLED")
+LIMITED_API = platform.python_implementation() == "CPython" and not sysconfig.get_config_var(
+    "Py_GIL_DISABLED"
 )
-LIMITED = [("Py_LIMITED_API", "0x030B0000")] if LIMITED_API else []
+LIMITED = [("Py_LIMITED_API", "0x03090000")] if LIMITED_API else []
 
 
 def version() -> str:
@@ -200,7 +199,11 @@ class BuildExt(build_ext):
         return super().build_extension(ext)
 
 
-def component(name: str, version: str, how: str) -> "dict[str, object]":
+SHARED = "A shared library of the system, not contained in this wheel"
+CONTAINED = "Contained in sparkring._core"
+
+
+def component(name: str, version: str, how: str, license_id: str) -> "dict[str, object]":
     """Describe a library for an SBOM."""
     return {
         "type": "library",
@@ -208,21 +211,32 @@ def component(name: str, version: str, how: str) -> "dict[str, object]":
         "name": name,
         "version": version,
         "description": how,
+        "licenses": [{"license": {"id": license_id}}],
         "purl": f"pkg:generic/{name}@{version}",
     }
 
 
+def linked(openssl: str) -> "list[dict[str, object]]":
+    """Describe the libraries that the wheel links."""
+    terms = "OpenSSL" if openssl.startswith("1.") else "Apache-2.0"
+    parts = [component("openssl", openssl, CONTAINED if STATIC else SHARED, terms)]
+    parts[0]["cpe"] = f"cpe:2.3:a:openssl:openssl:{openssl}:*:*:*:*:*:*:*"
+    for part in os.environ.get("SPARKRING_TOOLCHAIN", "").split():
+        name, release, terms = re.split("[@:]", part)
+        parts.append(component(name, release, CONTAINED, terms))
+    if pmix():
+        found = ask_pkg_config("--modversion", "pmix")[0]
+        parts.append(component("pmix", found, SHARED, "BSD-3-Clause"))
+    return parts
+
+
 def sbom(openssl: str) -> "dict[str, object]":
     """Return what the wheel links, in the format CycloneDX."""
-    shared = "A shared library of the system, not contained in this wheel"
-    parts = [component("openssl", openssl, "Contained in sparkring._core" if STATIC else shared)]
-    parts[0]["cpe"] = f"cpe:2.3:a:openssl:openssl:{openssl}:*:*:*:*:*:*:*"
-    if pmix():
-        parts.append(component("pmix", ask_pkg_config("--modversion", "pmix")[0], shared))
+    parts = linked(openssl)
+    about = "The wheel that contains this file"
     package = {
-        **component("sparkring", version(), "The wheel that contains this file"),
+        **component("sparkring", version(), about, "Apache-2.0"),
         "purl": f"pkg:pypi/sparkring@{version()}",
-        "licenses": [{"license": {"id": "Apache-2.0"}}],
     }
     return {
         "bomFormat": "CycloneDX",
@@ -284,5 +298,5 @@ setup(
         *pmix(),
     ],
     cmdclass={"build_ext": BuildExt, "bdist_wheel": BdistWheel},
-    options={"bdist_wheel": {"py_limited_api": "cp311"}} if LIMITED_API else {},
+    options={"bdist_wheel": {"py_limited_api": "cp39"}} if LIMITED_API else {},
 )

@@ -5,8 +5,7 @@
 #ifndef SPARKRING_EMPTY_H
 #define SPARKRING_EMPTY_H
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "python_api.h"
 
 PyObject *empty_call(PyObject *self, PyObject *args, PyObject *kwargs);
 

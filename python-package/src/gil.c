@@ -6,8 +6,6 @@
  */
 #include "gil.h"
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>

@@ -8,9 +8,9 @@
 #ifndef SPARKRING_GIL_H
 #define SPARKRING_GIL_H
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
 #include <stdbool.h>
+
+#include "python_api.h"
 
 void gil_release(void);
 void gil_take(void);

@@ -6,9 +6,7 @@
 #ifndef SPARKRING_STATE_H
 #define SPARKRING_STATE_H
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
+#include "python_api.h"
 #include "sparkring.h"
 
 #define STATE_COUNT_STATUS(name, text) +1

@@ -18,7 +18,7 @@ import pytest
 import sparkring
 
 ROOT = Path(__file__).parents[2]
-LIMITED_API = sys.version_info >= (3, 11) and not sysconfig.get_config_var("Py_GIL_DISABLED")
+LIMITED_API = not sysconfig.get_config_var("Py_GIL_DISABLED")
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -76,7 +76,7 @@ def test_sdist(sdist):
 
 def test_wheel(wheel):
     version = f"cp{sys.version_info.major}{sys.version_info.minor}"
-    tag = "cp311-abi3" if LIMITED_API else f"{version}-{version}"
+    tag = "cp39-abi3" if LIMITED_API else f"{version}-{version}"
     assert wheel.name.startswith(f"sparkring-{sparkring.__version__}-{tag}-")
     names = zipfile.ZipFile(wheel).namelist()
     assert "sparkring/py.typed" in names

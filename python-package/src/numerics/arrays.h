@@ -6,8 +6,7 @@
 #ifndef SPARKRING_ARRAYS_H
 #define SPARKRING_ARRAYS_H
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "../python_api.h"
 #include <stdbool.h>
 #include <stdint.h>
 
