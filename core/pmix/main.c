@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sparkring-pmix: serves PMIx to the programs of one host, for the lead that has started it. Descriptor 0 is the
- * connection to the lead. The argument is the lead's pid.
+ * connection to the lead. The argument is the lead's pid. `sparkring-pmix remove DIRECTORY` is what a server that PMIx
+ * does not let end becomes: the lead may be dead, and the directory would stay.
  */
 #include <limits.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +31,32 @@ extern char **environ; /* which no header has */
 #endif
 
 static pid_t main_lead;
+/* A command, of which the program and the directory are set. */
+static char *main_removal[] = {NULL, "remove", NULL, NULL};
+
+/* PMIx does not return. This handler may not remove files, since a thread of PMIx may hold any lock. */
+static void main_on_alarm(int number) {
+  (void)number;
+  execv(main_removal[0], main_removal);
+  _exit(1);
+}
+
+static void main_expect_alarm(char *program, char *directory) {
+  struct sigaction action = {.sa_handler = main_on_alarm, .sa_flags = SA_NODEFER};
+  main_removal[0] = program;
+  main_removal[2] = directory;
+  sigaction(SIGALRM, &action, NULL);
+}
+
+/* Ends by the alarm that has made this process remove the directory. */
+static int main_remove(const char *directory) {
+  const char *name = strrchr(directory, '/');
+  if (name == NULL || strncmp(name, "/sparkring-pmix-", 16) != 0) return 2;
+  alarm(MAIN_END_S);
+  ring_pmix_directory_remove(directory);
+  raise(SIGALRM);
+  return 1;
+}
 
 /* The thread of the lead that has started this process has ended: maybe with the lead. Ends the connection, as the
  * lead's end does, which a child of the lead may keep open. The alarm ends this process if PMIx never returns. */
@@ -101,6 +129,7 @@ static ring_pmix_job main_receive_job(void) {
 
 int main(int argc, char **argv) {
   struct stat lead;
+  if (argc == 3 && strcmp(argv[1], main_removal[1]) == 0) return main_remove(argv[2]);
   if (argc != 2 || fstat(0, &lead) != 0 || !S_ISSOCK(lead.st_mode)) {
     fprintf(stderr, "sparkring-pmix serves PMIx for sparkring's mpi_run, which starts it\n");
     return 2;
@@ -111,6 +140,7 @@ int main(int argc, char **argv) {
   main_close_descriptors();
   main_set_variables();
   const ring_pmix_job job = main_receive_job();
+  main_expect_alarm(argv[0], (char *)(uintptr_t)job.directory);
   ring_pmix_server_start(&job);
   main_serve(&job);
   alarm(MAIN_END_S); /* whatever PMIx does */
