@@ -32,8 +32,9 @@ typedef struct ring_reducer_options {
                               0: 0.001; RING_NEVER: none */
   size_t cache_capacity; /* names that stay agreed on, besides those in flight; 0: 1024 */
   double
-      stall_timeout; /* seconds after which a name that some ranks miss fails; 0: the call_timeout
-                              of `comm`; RING_NEVER: never */
+      stall_timeout; /* seconds after which a name that some ranks miss fails, up to a quarter later
+                              if a rank submits nothing; 0: the call_timeout of `comm`;
+                              RING_NEVER: never */
   ring_choice autotune; /* RING_ON on rank 0: threshold and cycle_time are tuned from here on, by
                               trying others for 154 rounds of the same names */
   const char *autotune_log; /* NULL, or a file to which rank 0 appends what it tried, as CSV:

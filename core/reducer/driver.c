@@ -14,6 +14,8 @@
 #define DRIVER_PAUSE_FIRST UINT64_C(50000)
 #define DRIVER_PAUSE_MOST UINT64_C(2000000)
 #define DRIVER_DOZE UINT64_C(1000000)
+#define DRIVER_TICKS UINT64_C(8) /* in the shortest deadline */
+#define DRIVER_TICK_LEAST UINT64_C(1000000)
 
 /* ---- Hooks -------------------------------------------------------------------------------- */
 
@@ -67,14 +69,17 @@ static void driver_name_tensors(const ring_reducer *reducer, const char *message
            message);
 }
 
-/* The log hook of the reducer's communicator. */
+/* The log hook of the reducer's communicator. An idle rank waits in a cycle for the other ranks' next tick. */
 static void driver_log(void *arg, const char *message) {
   ring_reducer *reducer = arg;
   char text[sizeof reducer->text];
   pthread_mutex_lock(&reducer->mutex);
-  driver_name_tensors(reducer, message, text, sizeof text);
-  driver_keep(reducer, text);
-  if (reducer->hooks) driver_deliver(reducer);
+  bool idle = reducer->in_flight == 0 && reducer->negotiation.mine == MEMBER_ACTIVE;
+  if (!idle) {
+    driver_name_tensors(reducer, message, text, sizeof text);
+    driver_keep(reducer, text);
+    if (reducer->hooks) driver_deliver(reducer);
+  }
   pthread_mutex_unlock(&reducer->mutex);
 }
 
@@ -231,7 +236,8 @@ static void driver_turn(ring_reducer *reducer, bool hooks) {
   else
     reducer->pause = reducer->pause == 0 ? DRIVER_PAUSE_FIRST : 2 * reducer->pause;
   if (reducer->pause > DRIVER_PAUSE_MOST) reducer->pause = DRIVER_PAUSE_MOST;
-  if (reducer->pause > 0) reducer->rested = ring_platform_now();
+  reducer->ticked = ring_platform_now();
+  if (reducer->pause > 0) reducer->rested = reducer->ticked;
   if (reducer->waiters > 0) pthread_cond_broadcast(&reducer->changed);
 }
 
@@ -262,6 +268,31 @@ static void driver_sleep(ring_reducer *reducer, uint64_t nanoseconds, bool wakes
 
 /* ---- The thread --------------------------------------------------------------------------- */
 
+int64_t ring_driver_tick(const ring_reducer *reducer) {
+  uint64_t least = (uint64_t)(reducer->comm->call_timeout * 1e9);
+  uint64_t stall = reducer->stall.timeout;
+  if (stall > 0 && stall < least) least = stall;
+  if (reducer->negotiation.size == 1) return 0;
+  least /= DRIVER_TICKS * DRIVER_TICK_LEAST;
+  return least == 0 ? 1 : least > INT32_MAX ? INT32_MAX : (int64_t)least;
+}
+
+/* Nanoseconds until an idle rank enters a cycle; UINT64_MAX: it does not. */
+static uint64_t driver_until_tick(const ring_reducer *reducer) {
+  bool ends = reducer->closed || reducer->broken || atomic_load(&reducer->aborts) ||
+              reducer->failure.status != RING_OK;
+  if (reducer->tick == 0 || ends) return UINT64_MAX;
+  uint64_t since = ring_platform_now() - reducer->ticked;
+  return since < reducer->tick ? reducer->tick - since : 0;
+}
+
+/* How long the thread of an idle reducer sleeps; 0: until it is woken. */
+static uint64_t driver_nap(const ring_reducer *reducer) {
+  uint64_t rest = driver_until_tick(reducer);
+  if (rest == UINT64_MAX) return 0;
+  return rest > 0 && !reducer->driving ? rest : DRIVER_DOZE;
+}
+
 /* How long the thread sleeps before it runs a cycle. */
 static uint64_t driver_doze(const ring_reducer *reducer) {
   uint64_t rest = driver_rest(reducer), doze = reducer->cycle_time;
@@ -276,12 +307,12 @@ static void *driver_main(void *arg) {
   pthread_mutex_lock(&reducer->mutex);
   while (!reducer->stops) {
     bool idle = !driver_is_busy(reducer) && reducer->seen == reducer->submitted;
-    uint64_t doze = idle ? 0 : driver_doze(reducer);
+    uint64_t doze = idle ? driver_nap(reducer) : driver_doze(reducer);
     reducer->seen = reducer->submitted;
     if (idle || doze > 0) driver_sleep(reducer, doze, idle || doze > reducer->cycle_time);
-    if (!idle && !reducer->stops && !reducer->driving && driver_is_busy(reducer) &&
-        driver_rest(reducer) == 0)
-      driver_turn(reducer, false);
+    if (reducer->stops || reducer->driving) continue;
+    bool due = !idle && driver_is_busy(reducer) && driver_rest(reducer) == 0;
+    if (due || driver_until_tick(reducer) == 0) driver_turn(reducer, false);
   }
   pthread_mutex_unlock(&reducer->mutex);
   return NULL;

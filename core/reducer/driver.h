@@ -5,7 +5,8 @@
  * A thread that waits for a submission runs cycles itself, so that no other thread has to be woken. The
  * reducer's own thread runs them while no thread waits: it lets submissions gather for the cycle time.
  * After a cycle without progress a cycle begins at the next submission, or after a pause that doubles
- * from 50 us to 2 ms.
+ * from 50 us to 2 ms. A reducer without submissions runs a cycle at every tick, which all ranks have alike. So
+ * the ranks that wait for a name learn that this rank lacks it, and do not wait in a cycle that it never enters.
  *
  * Invariants. The mutex guards the reducer, except what the thread in a cycle (`driving`) uses alone: the
  * communicator, the plan, the execution. `sleepers` counts the threads that a submission has to wake.
@@ -17,7 +18,8 @@
  *                               is over, and it runs the cycle
  *   a waiter          changed   its condition, or no thread is      the end of a run, of a cycle; a failure
  *                               in a cycle and one is due
- *   the idle thread   work      something was submitted             driver_wake; a failure; ring_driver_stop
+ *   the idle thread   work      something was submitted, or the     driver_wake; a failure; ring_driver_stop; of
+ *                               next tick                           a tick none
  *   the busy thread   work      its pause is over                   the same if it counts as a sleeper; else it looks
  *                                                                   by itself
  */
@@ -46,6 +48,8 @@ struct ring_reducer {
   size_t threshold;
   uint64_t cycle_time, pause; /* nanoseconds; pause: before the next cycle, since `rested` */
   uint64_t rested;
+  uint64_t tick;      /* nanoseconds between the cycles of an idle reducer; 0: it runs none */
+  uint64_t ticked;    /* the end of the last cycle */
   ring_ready **items; /* of a run */
   size_t item_capacity;
   ring_submission *spare;
@@ -73,6 +77,9 @@ struct ring_reducer {
 
 /* Sets the hooks of the reducer's communicator and starts the thread. 0 or an errno. */
 int ring_driver_start(ring_reducer *reducer);
+
+/* The tick that suits this rank's deadlines, in milliseconds; 0 on the only rank. The ranks use the shortest one. */
+int64_t ring_driver_tick(const ring_reducer *reducer);
 
 /* Ends the thread. */
 void ring_driver_stop(ring_reducer *reducer);

@@ -232,18 +232,28 @@ static void negotiation_describe(const ring_negotiation *negotiation, const uint
     ring_tensor_text(&tensor, text, TENSOR_TEXT);
 }
 
-static void negotiation_conflict(ring_negotiation *negotiation, ring_entry *entry,
-                                 const ring_announcement *announcement, int rank) {
-  char one[TENSOR_TEXT], other[TENSOR_TEXT];
-  ring_error error;
-  negotiation_describe(negotiation, entry->description, entry->length, one);
-  negotiation_describe(negotiation, announcement->description, announcement->length, other);
+/* The error of a name under which two ranks have announced other descriptions; `one` is the lower rank. */
+static void negotiation_report(const ring_negotiation *negotiation, const ring_entry *entry,
+                               int one, const char *of_one, int other, const char *of_other,
+                               ring_error *error) {
   ring_error_set(
-      &error, RING_MISMATCH, rank, 0,
+      error, RING_MISMATCH, other, 0,
       "tensor \"%.200s\" differs: rank %d (%s) submitted %s; rank %d (%s) submitted %s: pass the "
       "same on all ranks",
-      entry->name, entry->announcer, ring_comm_name(negotiation->comm, entry->announcer), one, rank,
-      ring_comm_name(negotiation->comm, rank), other);
+      entry->name, one, ring_comm_name(negotiation->comm, one), of_one, other,
+      ring_comm_name(negotiation->comm, other), of_other);
+}
+
+static void negotiation_conflict(ring_negotiation *negotiation, ring_entry *entry,
+                                 const ring_announcement *announcement, int rank) {
+  char before[TENSOR_TEXT], now[TENSOR_TEXT];
+  ring_error error;
+  negotiation_describe(negotiation, entry->description, entry->length, before);
+  negotiation_describe(negotiation, announcement->description, announcement->length, now);
+  if (entry->announcer < rank)
+    negotiation_report(negotiation, entry, entry->announcer, before, rank, now, &error);
+  else
+    negotiation_report(negotiation, entry, rank, now, entry->announcer, before, &error);
   ring_cache_fail(&negotiation->cache, entry, error.message);
   ring_negotiation_refuse(negotiation, entry, &error);
 }

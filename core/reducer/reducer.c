@@ -107,12 +107,32 @@ static ring_reducer *reducer_make(ring_comm *child, const ring_reducer_options *
   return NULL;
 }
 
+/* What a rank tells of its reducer: -1 if there is none; else an errno, or 0, in the lower half and the tick in the
+ * upper half. */
+static int64_t reducer_state(const ring_reducer *reducer) {
+  return reducer == NULL ? -1 : ring_driver_tick(reducer) * (INT64_C(1) << 32) + reducer->log_error;
+}
+
+/* Sets the shortest tick of the states that the ranks have told. */
+static void reducer_set_tick(ring_reducer *reducer, const int64_t *all, int size) {
+  int64_t least = 0;
+  for (int rank = 0; rank < size; rank++) {
+    int64_t tick = all[3 * (ptrdiff_t)rank + 2] >> 32;
+    if (tick > 0 && (least == 0 || tick < least)) least = tick;
+  }
+  pthread_mutex_lock(&reducer->mutex);
+  reducer->tick = (uint64_t)least * 1000000;
+  reducer->ticked = ring_platform_now();
+  driver_wake(reducer);
+  pthread_mutex_unlock(&reducer->mutex);
+}
+
 /* Whether all ranks have a reducer, with the same options. */
-static ring_status reducer_agree(ring_comm *comm, ring_comm *child, const ring_reducer *reducer,
+static ring_status reducer_agree(ring_comm *comm, ring_comm *child, ring_reducer *reducer,
                                  const ring_reducer_options *options) {
   int size = ring_comm_size(child);
   int64_t mine[3] = {(int64_t)options->threshold, (int64_t)options->cache_capacity,
-                     reducer == NULL ? -1 : reducer->log_error};
+                     reducer_state(reducer)};
   int64_t *all = calloc((size_t)size, sizeof mine);
   if (all == NULL) {
     ring_comm_abort(child, "out of memory for a reducer");
@@ -123,12 +143,13 @@ static ring_status reducer_agree(ring_comm *comm, ring_comm *child, const ring_r
   if (status != RING_OK) comm->error = *ring_comm_error(child);
   for (int rank = 0; status == RING_OK && rank < size; rank++) {
     const int64_t *its = all + 3 * (ptrdiff_t)rank;
+    int code = (int)(its[2] & INT32_MAX);
     if (its[2] < 0)
       status = ring_error_set(&comm->error, RING_SYSTEM, rank, 0,
                               "rank %d (%s) has no memory or no thread for a reducer", rank,
                               ring_comm_name(child, rank));
-    else if (its[2] > 0)
-      status = ring_error_set(&comm->error, RING_SYSTEM, rank, (int)its[2],
+    else if (code > 0)
+      status = ring_error_set(&comm->error, RING_SYSTEM, rank, code,
                               "rank %d (%s) cannot write the file of autotune_log", rank,
                               ring_comm_name(child, rank));
     else if (memcmp(its, all, 2 * sizeof *its) != 0)
@@ -138,6 +159,7 @@ static ring_status reducer_agree(ring_comm *comm, ring_comm *child, const ring_r
                          "the same threshold and cache_capacity on all ranks",
                          rank, ring_comm_name(child, rank));
   }
+  if (status == RING_OK) reducer_set_tick(reducer, all, size);
   free(all);
   return status;
 }

@@ -266,7 +266,7 @@ static void run_stalled(int rank, int size, void *shared) {
   finish_with(submit(reducer, &operation), RING_TIMEOUT,
               rank == 1 ? "s for rank 0 (127.0.0.1), rank 2 (127.0.0.1)"
                         : "s for rank 1 (127.0.0.1)");
-  expect_works(reducer, "fine", size); /* a rank that waits for nothing enters no cycle */
+  expect_works(reducer, "fine", size);
   CHECK_CONTAINS(log, rank == 1 ? "tensor \"other\" has waited" : "tensor \"lost\" has waited");
   ranks_barrier(shared, size);
   expect_works(reducer, "lost", size);
@@ -313,6 +313,33 @@ static void run_stalled_again(int rank, int size, void *shared) {
 static void test_a_name_that_has_failed_stalls_as_others(void) {
   int *met = shared_alloc(sizeof *met);
   run_ranks(3, run_stalled_again, met);
+  shared_free(met, sizeof *met);
+}
+
+/* Rank 1 submits nothing until rank 0's name has failed. Ranks with long deadlines follow rank 0's. */
+static void run_idle(int rank, int size, void *shared) {
+  static const int64_t one = 1;
+  float value = 1;
+  ring_comm *comm;
+  ring_options options = rank_options(rank, size);
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_reducer_options stalls = RING_REDUCER_OPTIONS_INIT;
+  stalls.stall_timeout = rank == 0 ? 0.5 : RING_NEVER;
+  ring_reducer *reducer = reducer_of(comm, &stalls);
+  ring_operation operation = sum_of("lost", &value, &one);
+  for (int i = 0; i < 2 && rank == 0; i++)
+    finish_with(submit(reducer, &operation), RING_TIMEOUT,
+                "s for rank 1 (127.0.0.1), rank 2 (127.0.0.1): submit it on all ranks");
+  ranks_barrier(shared, size);
+  expect_works(reducer, "lost", size);
+  end_reducer(reducer);
+  CHECK_INT(ring_comm_close(comm), RING_OK);
+  ring_comm_free(comm);
+}
+
+static void test_ranks_without_submissions_are_stalled_for(void) {
+  int *met = shared_alloc(sizeof *met);
+  run_ranks(3, run_idle, met);
   shared_free(met, sizeof *met);
 }
 
@@ -555,6 +582,7 @@ int main(void) {
   RUN(test_options_that_differ);
   RUN(test_stalls_name_tensors_and_ranks);
   RUN(test_a_name_that_has_failed_stalls_as_others);
+  RUN(test_ranks_without_submissions_are_stalled_for);
   RUN(test_absent_ranks_are_named_with_tensors);
   RUN(test_close_before_the_others_have_finished);
   RUN(test_ranks_leave_several_reducers);
