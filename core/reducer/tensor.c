@@ -339,21 +339,23 @@ static void tensor_append_reduction(const ring_tensor *tensor, char *text, size_
   if (tensor->postscale != 1) tensor_append(text, size, ", postscale %.17g", tensor->postscale);
 }
 
+static void tensor_append_note(const ring_tensor *tensor, char *text, size_t size) {
+  int length = tensor->note_length < TENSOR_TEXT_NOTE ? (int)tensor->note_length : TENSOR_TEXT_NOTE;
+  if (length > 0) tensor_append(text, size, ", %.*s", length, tensor->note);
+}
+
 void ring_tensor_text(const ring_tensor *tensor, char *text, size_t size) {
   bool group = tensor->kind == RING_OPERATION_ALLREDUCE_GROUP;
   snprintf(text, size, "%s", ring_operation_name(tensor->kind));
-  if (tensor->kind == RING_OPERATION_BARRIER) return;
-  tensor_append(text, size, " of ");
-  if (!tensor->mixed) tensor_append(text, size, "%s ", ring_dtype_name(tensor->dtype));
-  tensor_append(text, size, group ? "counts [" : "[");
-  tensor_append_extents(tensor, text, size);
-  tensor_append(text, size, "]");
+  if (tensor->kind != RING_OPERATION_BARRIER) {
+    tensor_append(text, size, " of ");
+    if (!tensor->mixed) tensor_append(text, size, "%s ", ring_dtype_name(tensor->dtype));
+    tensor_append(text, size, group ? "counts [" : "[");
+    tensor_append_extents(tensor, text, size);
+    tensor_append(text, size, "]");
+  }
   if (tensor->kind == RING_OPERATION_BROADCAST)
     tensor_append(text, size, ", root %d", tensor->root);
   if (ring_operation_reduces(tensor->kind)) tensor_append_reduction(tensor, text, size);
-  if (tensor->note_length > 0)
-    tensor_append(text, size, ", %.*s",
-                  tensor->note_length < TENSOR_TEXT_NOTE ? (int)tensor->note_length
-                                                         : TENSOR_TEXT_NOTE,
-                  tensor->note);
+  tensor_append_note(tensor, text, size);
 }

@@ -63,6 +63,7 @@ class Reducer(Closing):
         dtype: str | None = None,
         prescale: float = 1.0,
         postscale: float = 1.0,
+        note: str | None = None,
     ) -> Submission:
         """Combine the arrays of all ranks, element by element.
 
@@ -79,6 +80,8 @@ class Reducer(Closing):
             As for `Communicator.allreduce`.
         prescale, postscale : float
             Multiply floating-point elements before and after.
+        note : str, optional
+            As for `allreduce_group`.
 
         Returns
         -------
@@ -91,7 +94,9 @@ class Reducer(Closing):
             For invalid arguments, and for a name that is in flight on this rank.
         """
         factors = (prescale, postscale)
-        return self._submit(_ALLREDUCE, name, x, out=out, op=op, dtype=dtype, factors=factors)
+        return self._submit(
+            _ALLREDUCE, name, x, out=out, op=op, dtype=dtype, factors=factors, note=note
+        )
 
     def allreduce_group(
         self,
@@ -150,6 +155,7 @@ class Reducer(Closing):
         dtype: str | None = None,
         prescale: float = 1.0,
         postscale: float = 1.0,
+        note: str | None = None,
     ) -> Submission:
         """Combine the arrays of all ranks and give each rank rows of the result.
 
@@ -161,6 +167,8 @@ class Reducer(Closing):
             As for `allreduce`.
         x : array
             Of one dimension or more, with the same shape on all ranks.
+        note : str, optional
+            As for `allreduce_group`.
 
         Returns
         -------
@@ -173,7 +181,9 @@ class Reducer(Closing):
             As for `allreduce`.
         """
         factors = (prescale, postscale)
-        return self._submit(_REDUCE_SCATTER, name, x, op=op, dtype=dtype, factors=factors)
+        return self._submit(
+            _REDUCE_SCATTER, name, x, op=op, dtype=dtype, factors=factors, note=note
+        )
 
     def broadcast(
         self, name: str, x: Any, root: int = 0, out: Any = None, dtype: str | None = None
@@ -254,20 +264,22 @@ class Reducer(Closing):
         """
         return self._submit(_ALLTOALL, name, x, splits=splits, dtype=dtype)
 
-    def barrier(self, name: str) -> Submission:
+    def barrier(self, name: str, note: str | None = None) -> Submission:
         """Complete when all ranks have submitted the name.
 
         Parameters
         ----------
         name : str
             Not in flight on this rank already.
+        note : str, optional
+            As for `allreduce_group`.
 
         Returns
         -------
         Submission
             Of None.
         """
-        return self._submit(_BARRIER, name, None)
+        return self._submit(_BARRIER, name, None, note=note)
 
     def join(self) -> int:
         """Give zeros to the operations of the other ranks until all ranks have joined.

@@ -8,7 +8,7 @@ import warnings
 
 import hvd_operations
 import pytest
-from ranks import run
+from ranks import STRETCH, run
 
 
 def train_in_every_way(shared):
@@ -33,6 +33,7 @@ def train_in_every_way(shared):
         schedules,
         outside,
         batch_norm,
+        settings_that_differ,
     ):
         check(torch, hvd, rank, size)
     hvd.shutdown()
@@ -290,6 +291,79 @@ def batch_norm(torch, hvd, rank, size):
     assert torch.allclose(ours.eval()(part), one.eval()(whole)[mine], atol=1e-5)
 
 
+def settings_that_differ(torch, hvd, rank, size):
+    for mine, text in (
+        ({"backward_passes_per_step": 2}, "backward_passes_per_step=2"),
+        ({"groups": 2}, r"groups=\d from .*weight, \d from "),
+        ({"num_groups": 1}, r"groups=\d from .*weight, "),
+        ({"compression": hvd.Compression.fp16}, "compression=FP16Compressor"),
+        ({"op": hvd.Sum}, "op=Sum"),
+        ({"gradient_predivide_factor": 2.0}, "gradient_predivide_factor=2.0"),
+        ({"sparse_as_dense": True}, "sparse_as_dense=True"),
+        ({}, "4 names with checksum "),
+    ):
+        model = make(torch)
+        given = mine if rank == 0 else {}
+        end = "" if mine or rank > 0 else ".other"
+        parameters = model.named_parameters(prefix="differ")
+        named = [(f"{n}{end}" if "bias" in n else n, p) for n, p in parameters]
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=named, **given)
+        for _ in range(given.get("backward_passes_per_step", 1)):
+            model(torch.ones(1, 5)).sum().backward()
+        with pytest.raises(hvd.HorovodInternalError, match=f"rank 0 .*barrier, {text}.*; rank "):
+            optimizer.step()
+        optimizer.zero_grad()
+    model = make(torch)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+    model(torch.ones(1, 5)).sum().backward()
+    optimizer.step()
+    passes = 1 + (rank == 0)
+    optimizer.set_backward_passes_per_step(passes)
+    for _ in range(passes):
+        model(torch.ones(1, 5)).sum().backward()
+    text = r"gradient\..*avg, backward_passes_per_step=2; rank"
+    with pytest.raises(hvd.HorovodInternalError, match=text):
+        optimizer.step()
+    given = {"op": hvd.Adasum, "backward_passes_per_step": passes}
+    model = make(torch)
+    given["named_parameters"] = model.named_parameters(prefix="differ")
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), **given)
+    with pytest.raises(hvd.HorovodInternalError, match="backward_passes_per_step=2, op=Adasum"):
+        for _ in range(passes):
+            optimizer.step()
+    named = list(make(torch).named_parameters())
+    with pytest.raises(hvd.HorovodInternalError, match=r"4 names with .*3 names with"):
+        hvd.broadcast_parameters(named if rank == 0 else named[1:], 0)
+
+
+def submit_on_some(shared):
+    """Operations that some ranks miss fail alone, also where the other ranks submit nothing."""
+    import sparkring
+    import sparkring.torch as hvd
+    import torch
+
+    os.environ["SPARKRING_SHARED_MEMORY"] = shared
+    os.environ["HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"] = str(2 * STRETCH)
+    comm = sparkring.init(timeout=60, call_timeout=60)
+    hvd.init(comm)
+    rank, one = hvd.rank(), torch.ones(1)
+    some = hvd.add_process_set([1, 2])
+    for place, of in ((hvd.global_process_set, ""), (some, r" of process set 1 \(ranks 1, 2\)")):
+        if rank == 1:
+            text = rf'"allreduce.lonely{of}" has waited .* s for .*rank 2.*: submit it on all ranks'
+            with pytest.raises(hvd.HorovodInternalError, match=f"TimeoutError: tensor {text}"):
+                hvd.allreduce(one, name="lonely", process_set=place)
+        comm.barrier()
+        if place.included():
+            total = hvd.allreduce(one, op=hvd.Sum, name="lonely", process_set=place)
+            assert total.item() == place.size()
+    with pytest.raises(hvd.HorovodInternalError, match=r"one of 3 tensors.*one of 2 tensors"):
+        hvd.grouped_allgather([one] * (3 if rank == 0 else 2), name="group")
+    hvd.shutdown()
+    comm.close()
+
+
 @pytest.mark.parametrize(
     ("size", "shared"),
     [pytest.param(2, "0", marks=pytest.mark.long), (3, "1")],
@@ -297,3 +371,7 @@ def batch_norm(torch, hvd, rank, size):
 )
 def test_training(size, shared):
     run(size, train_in_every_way, shared)
+
+
+def test_operations_of_some_ranks():
+    run(3, submit_on_some, "1")

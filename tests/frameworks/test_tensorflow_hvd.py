@@ -196,7 +196,9 @@ def check_errors(tf, hvd):
     first = hvd.rank() == 0
     one = tf.constant([1.0])
     slices = tf.IndexedSlices(one, tf.constant([0]), tf.constant([1]))
+    wider = tf.IndexedSlices(one, tf.constant([0]), tf.constant([2]))
     for mine, text in (
+        ([wider if first else slices], r"dense_shape \[2\], op=Average.*dense_shape \[1\]"),
         ([tf.constant([1]) if first else one], r"int32 counts \[1\].*float32 counts \[1\]"),
         ([one, slices if first else one], "gradients dense, sparse"),
         ([slices if first else None], "gradients sparse.*gradients none"),
@@ -206,6 +208,14 @@ def check_errors(tf, hvd):
         with pytest.raises(hvd.HorovodInternalError, match=f"MismatchError.*{text}"):
             ours.apply_gradients(pairs)
         assert hvd.allreduce(1.0, op=hvd.Sum).numpy() == 2
+    passes = {"backward_passes_per_step": 2, "average_aggregated_gradients": True}
+    ours = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), **(passes if first else {}))
+    weight = keras.Variable([1.0])
+    with pytest.raises(hvd.HorovodInternalError, match=r"avg, backward_passes_per_step=2; .*avg"):
+        for _ in range(1 + first):
+            ours.apply([one], [weight])
+    with pytest.raises(hvd.HorovodInternalError, match="barrier, 2 variables; "):
+        hvd.broadcast_variables([tf.Variable(one)] * (1 + first), 0)
 
 
 def check_order(tf, hvd):

@@ -391,7 +391,7 @@ def _add(given: ProcessSet | Iterable[int]) -> ProcessSet:
     with internal_errors():
         part = now.comm.split(0 if now.comm.rank in ranks else None)
     now.numbers += 1
-    members = None if part is None else Group(part, tuple(ranks), now.settings)
+    members = None if part is None else Group(part, tuple(ranks), now.settings, now.numbers)
     process_set.open(now.numbers, ranks, members)
     now.sets.append(process_set)
     return process_set

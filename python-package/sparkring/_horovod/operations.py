@@ -16,6 +16,7 @@ import numpy as np
 
 from sparkring._horovod import ops
 from sparkring._horovod.adasum import adasum
+from sparkring._horovod.arguments import describe, join_texts
 from sparkring._horovod.context import context, group
 from sparkring._horovod.errors import ArgumentError, internal_errors
 from sparkring._horovod.group import Group
@@ -34,18 +35,22 @@ def allreduce(
     process_set: ProcessSet = global_process_set,
     out: Any = None,
     dtype: str | None = None,
+    note: str | None = None,
 ) -> Pending:
-    """Combine the arrays of all ranks. ``out`` may be ``x``."""
+    """Combine the arrays of all ranks. ``out`` may be ``x``.
+
+    ``note`` is what ranks have to pass alike besides.
+    """
     members, chosen = group(process_set), ops.choose(op)
     named = members.name("allreduce", name)
     if chosen is ops.Adasum:
         outs = None if out is None else [out]
-        summed = _adasum(members, named, [x], outs, prescale_factor, postscale_factor)
+        summed = _adasum(members, named, [x], outs, prescale_factor, postscale_factor, note)
         return summed.then(lambda results: results[0])
     with internal_errors():
         return Pending(
             members.reducer.allreduce(
-                named, x, chosen.core, out, dtype, prescale_factor, postscale_factor
+                named, x, chosen.core, out, dtype, prescale_factor, postscale_factor, note
             )
         )
 
@@ -57,6 +62,7 @@ def _adasum(
     outs: Sequence[Any] | None,
     prescale_factor: float,
     postscale_factor: float,
+    note: str | None,
 ) -> Pending:
     """Gather the arrays in one operation, and combine them on each rank in the same order."""
     arrays = [np.asarray(x) for x in xs]
@@ -65,7 +71,9 @@ def _adasum(
             raise ValueError(f"Adasum combines floating-point arrays, and x has {array.dtype}")
     ends = np.cumsum([array.size for array in arrays])[:-1]
     row = np.concatenate([array.ravel() for array in arrays]) * prescale_factor
-    note = "Adasum of " + ", ".join(f"{array.dtype} {list(array.shape)}" for array in arrays)
+    kinds = [f"{array.dtype} {list(array.shape)}" for array in arrays]
+    factors = describe(prescale_factor=prescale_factor, postscale_factor=postscale_factor)
+    note = join_texts(f"Adasum of {', '.join(kinds)}", factors, note)
     with internal_errors():
         gathered = members.reducer.allgather(named, row.reshape(1, -1), note=note)
 
@@ -102,7 +110,7 @@ def grouped_allreduce(
     named = members.name("allreduce", name)
     factors = (prescale_factor, postscale_factor)
     if chosen is ops.Adasum and xs:
-        return _adasum(members, named, xs, outs, *factors)
+        return _adasum(members, named, xs, outs, *factors, note)
     with internal_errors():
         return Pending(
             members.reducer.allreduce_group(named, xs, chosen.core, outs, None, *factors, note=note)
@@ -114,11 +122,12 @@ def allgather(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
     dtype: str | None = None,
+    note: str | None = None,
 ) -> Pending:
     """Concatenate the arrays along the first dimension, which may differ between ranks."""
     members = group(process_set)
     with internal_errors():
-        return Pending(members.reducer.allgather(members.name("allgather", name), x, dtype))
+        return Pending(members.reducer.allgather(members.name("allgather", name), x, dtype, note))
 
 
 def gather_entries(
@@ -141,6 +150,7 @@ def reducescatter(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     dtype: str | None = None,
+    note: str | None = None,
 ) -> Pending:
     """Combine the arrays, and give each rank rows; the first ``rows % size`` ranks get one more."""
     members, chosen = group(process_set), ops.choose(op)
@@ -157,6 +167,7 @@ def reducescatter(
                 dtype,
                 prescale_factor,
                 postscale_factor,
+                note,
             )
         )
 
@@ -211,6 +222,16 @@ def broadcast(
         return Pending(
             members.reducer.broadcast(members.name("broadcast", name), x, root, out, dtype)
         )
+
+
+def compare(what: str, note: str, process_set: ProcessSet = global_process_set) -> Pending:
+    """Compare what ranks have to pass alike: where it differs, each rank gets an error with both.
+
+    ``what`` names it, on all ranks alike.
+    """
+    members = group(process_set)
+    with internal_errors():
+        return Pending(members.reducer.barrier(members.name("settings", what), note))
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:

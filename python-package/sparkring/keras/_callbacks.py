@@ -24,6 +24,7 @@ def broadcast_model(model: Any, root_rank: int, process_set: ProcessSet) -> None
         optimizer.build(model.trainable_variables)
     variables = [*model.weights, *(optimizer.variables if optimizer is not None else [])]
     values = [np.asarray(keras.ops.convert_to_numpy(each.value)) for each in variables]
+    operations.compare("keras", f"{len(values)} variables", process_set).wait()
     started = [
         operations.broadcast(value, root_rank, f"keras.{i}", process_set)
         for i, value in enumerate(values)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import keras
 
-from sparkring._horovod.arguments import check_compression
+from sparkring._horovod.arguments import check_compression, describe
 from sparkring._horovod.host import Compression, Compressor, Reduction, predivided
 from sparkring._horovod.ops import Average, ReduceOp
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
@@ -133,6 +133,8 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         if not average_aggregated_gradients:
             factor = reduction.postscale * backward_passes_per_step
             reduction = reduction._replace(postscale=factor)
+    passes = describe(backward_passes_per_step=optimizer.gradient_accumulation_steps)
+    reduction = reduction._replace(note=passes or None)
     if optimizer.gradient_accumulation_steps and not hasattr(optimizer, "_clip_gradients"):
         raise ValueError(
             f"sparkring cannot combine accumulated gradients with Keras {keras.__version__}: pass"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import tensorflow as tf
 
@@ -16,18 +17,23 @@ from sparkring._core import MismatchError
 from sparkring._horovod.errors import ArgumentError, HorovodInternalError
 
 
+def _message(message: str | None, *of_keras: Any) -> str | None:
+    """Return the message; Keras makes an error anew of its node, operation, message and code."""
+    return of_keras[1] if of_keras else message
+
+
 class DifferenceError(HorovodInternalError, tf.errors.FailedPreconditionError):
     """The tensors of the ranks differ; ``__cause__`` is the `RingError`."""
 
-    def __init__(self, message: str) -> None:
-        tf.errors.FailedPreconditionError.__init__(self, None, None, message)
+    def __init__(self, message: str | None, *of_keras: Any) -> None:
+        tf.errors.FailedPreconditionError.__init__(self, None, None, _message(message, *of_keras))
 
 
 class TensorError(ArgumentError, tf.errors.InvalidArgumentError):
     """A tensor or an argument is wrong on this rank."""
 
-    def __init__(self, message: str) -> None:
-        tf.errors.InvalidArgumentError.__init__(self, None, None, message)
+    def __init__(self, message: str | None, *of_keras: Any) -> None:
+        tf.errors.InvalidArgumentError.__init__(self, None, None, _message(message, *of_keras))
 
 
 @contextmanager

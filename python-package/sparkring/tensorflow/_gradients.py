@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparkring._horovod import operations
+from sparkring._horovod.arguments import describe, join_texts
 from sparkring._horovod.host import Compressor, Reduction, wait_for_all
 from sparkring._horovod.ops import Average, Sum
 from sparkring.tensorflow._host import any_rows, on_host, same_as
@@ -36,7 +37,7 @@ def reduce_gradients(
     dense = [i for i, x in enumerate(results) if x is not None and not _is_sparse(x)]
     tensors = [tf.convert_to_tensor(results[i]) for i in dense]
     if len(dense) < len(results):
-        reduction = reduction._replace(note=_kinds(results))
+        reduction = reduction._replace(note=join_texts(reduction.note, _kinds(results)))
         tensors = tensors or [tf.zeros([0])]
     if tensors:
         for i, x in zip(dense, _reduce_dense(tensors, reduction, compression)):
@@ -83,14 +84,18 @@ def _reduce_dense(
 def _reduce_sparse(x: Any, reduction: Reduction) -> Any:
     """Gather the slices of all ranks: a variable adds up slices with the same index."""
 
-    def run(*arrays: Any) -> list[Any]:
-        parts = zip(arrays, ("values", "indices"))
+    def run(values: Any, indices: Any, *shape: Any) -> list[Any]:
+        parts = zip((values, indices), ("values", "indices"))
         name, members = reduction.name, reduction.process_set
+        note = _describe_slices(reduction, *shape)
         named = [(x, None if name is None else f"{name}.{part}") for x, part in parts]
-        return wait_for_all([operations.allgather(x, name, members) for x, name in named])
+        return wait_for_all(
+            [operations.allgather(x, name, members, note=note) for x, name in named]
+        )
 
     parts = [x.values, x.indices]
-    values, indices = on_host(run, parts, [any_rows(part) for part in parts])
+    shape = [] if x.dense_shape is None else [x.dense_shape]
+    values, indices = on_host(run, [*parts, *shape], [any_rows(part) for part in parts])
     factor = reduction.prescale * reduction.postscale
     if reduction.op is Average:
         factor /= reduction.process_set.size()
@@ -99,6 +104,13 @@ def _reduce_sparse(x: Any, reduction: Reduction) -> Any:
     if factor != 1.0:
         values = values * tf.cast(factor, values.dtype)
     return tf.IndexedSlices(values, indices, x.dense_shape)
+
+
+def _describe_slices(reduction: Reduction, shape: Any = None) -> str:
+    """Return what ranks pass alike of slices besides the dtypes."""
+    dense = None if shape is None else shape.tolist()
+    factors = describe(prescale_factor=reduction.prescale, postscale_factor=reduction.postscale)
+    return join_texts(f"slices of dense_shape {dense}, op={reduction.op}", factors)
 
 
 def _scale_whole(values: Any, indices: Any, factor: float, shape: Any) -> Any:

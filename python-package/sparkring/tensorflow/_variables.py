@@ -34,6 +34,7 @@ def broadcast_variables(
     """
 
     def call(*arrays: Any) -> list[Any]:
+        operations.compare(name, f"{len(arrays)} variables", process_set).wait()
         return wait_for_all(
             [
                 operations.broadcast(x, root_rank, f"{name}.{i}", process_set)

@@ -17,6 +17,7 @@ import torch
 from sparkring._horovod import ops
 from sparkring._horovod.process_sets import ProcessSet
 from sparkring.torch._horovod import starts
+from sparkring.torch._horovod.comparison import Comparison
 from sparkring.torch._horovod.shared_state import SharedState, shared_state
 
 
@@ -27,6 +28,7 @@ class _AdasumOptimizer(SharedState):
     _compression: Any
     _passes: int
     _process_set: ProcessSet
+    _comparison: Comparison
     _counted = 0
 
     def synchronize(self) -> None:
@@ -51,6 +53,7 @@ class _AdasumOptimizer(SharedState):
         self._counted += 1
         if self._counted % self._passes:
             return None if closure is None else closure()
+        self._comparison.run()
         moved = [each for each in self._names if each.requires_grad]
         before = [each.detach().clone() for each in moved]
         loss = super().step(closure)
@@ -58,7 +61,7 @@ class _AdasumOptimizer(SharedState):
         for parameter, start in zip(moved, before):
             small, ctx = self._compression.compress(parameter.detach() - start)
             given = (f"step.{self._names[parameter]}", ops.Adasum, (1.0, 1.0), self._process_set)
-            works.append((starts.allreduce(small, None, *given), ctx))
+            works.append((starts.allreduce(small, None, *given, self._comparison.note), ctx))
         for parameter, start, (work, ctx) in zip(moved, before, works):
             whole = self._compression.decompress(work.wait(), ctx)
             parameter.detach().copy_(start + whole)
@@ -74,6 +77,13 @@ def adasum_class(own: type[torch.optim.Optimizer]) -> Any:
         result.__dict__.update(shared_state(optimizer))
         result._names, result._compression = names, compression
         result._passes, result._process_set = passes, process_set
+        result._comparison = Comparison(
+            names,
+            process_set,
+            passes,
+            op=ops.Adasum,
+            compression=compression,
+        )
         return result
 
     return make

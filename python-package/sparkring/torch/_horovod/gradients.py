@@ -18,6 +18,7 @@ from sparkring._horovod.ops import ReduceOp
 from sparkring._horovod.pending import Pending
 from sparkring._horovod.process_sets import ProcessSet
 from sparkring.torch._horovod import starts
+from sparkring.torch._horovod.comparison import Comparison
 
 Parameters = Sequence[Any]
 
@@ -44,6 +45,17 @@ class Gradients:
         self._left = dict.fromkeys(names, passes)  # backward passes until the reduction
         self._works: dict[Any, tuple[Pending, list[Any], list[Any]]] = {}  # by parameter or group
         self._groups = _divide(names, groups)
+        self._comparison = Comparison(
+            names,
+            process_set,
+            passes,
+            op=op,
+            compression=compression,
+            gradient_predivide_factor=predivide,
+            groups=_describe_groups(self._groups, names),
+            sparse_as_dense=sparse_as_dense,
+        )
+        self._is_due = False  # a reduction that waits for the comparison, in finish()
         self._hooked: set[Any] = set()
         self._hook()
 
@@ -51,21 +63,24 @@ class Gradients:
         """Set the number of backward passes before a reduction."""
         self._passes = passes
         self._left = dict.fromkeys(self._names, passes)
+        self._comparison.set_passes(passes)
 
     def in_flight(self) -> bool:
         """Tell whether gradients are being reduced."""
-        return bool(self._works)
+        return self._is_due or bool(self._works)
 
     def finish(self) -> None:
         """Reduce what the backward passes have not, and wait for all."""
         if not self._process_set.included():
             return
         self._hook()
-        for parameter in self._names:
-            if parameter.requires_grad and self._key(parameter) not in self._works:
-                self._start(self._key(parameter))
-        works, self._works = self._works, {}
+        self._is_due = False
         try:
+            self._comparison.run()
+            for parameter in self._names:
+                if parameter.requires_grad and self._key(parameter) not in self._works:
+                    self._start(self._key(parameter))
+            works, self._works = self._works, {}
             for work, members, contexts in works.values():
                 self._store(work, members, contexts)
         finally:
@@ -91,8 +106,12 @@ class Gradients:
             )
         self._left[parameter] -= 1
         key = self._key(parameter)
-        if all(self._left[each] == 0 for each in self._members(key)):
+        if any(self._left[each] > 0 for each in self._members(key)):
+            return
+        if self._comparison.is_done():
             self._start(key)
+        else:
+            self._is_due = True
 
     def _key(self, parameter: Any) -> Any:
         return self._groups.get(parameter, parameter)
@@ -117,16 +136,17 @@ class Gradients:
         first = key[0] if isinstance(key, tuple) else key
         name = f"gradient.{self._names[first]}"
         if not isinstance(key, tuple) and key.grad.is_sparse and not self._sparse_as_dense:
-            sparse = starts.sparse_allreduce(key.grad, name, self._op, self._process_set)
+            given = (name, self._op, self._process_set, self._comparison.note)
+            sparse = starts.sparse_allreduce(key.grad, *given)
             self._works[key] = (sparse.then(lambda tensor: [tensor]), members, [None])
             return
         packed = [self._compression.compress(_dense(each).detach()) for each in members]
         tensors = [tensor for tensor, _ in packed]
-        given = (name, *self._factors(), self._process_set)
+        rest = (name, *self._factors(), self._process_set, self._comparison.note)
         if isinstance(key, tuple):
-            work = starts.grouped_allreduce(tensors, tensors, *given)
+            work = starts.grouped_allreduce(tensors, tensors, *rest)
         else:
-            work = starts.allreduce(tensors[0], tensors[0], *given).then(lambda tensor: [tensor])
+            work = starts.allreduce(tensors[0], tensors[0], *rest).then(lambda tensor: [tensor])
         self._works[key] = (work, members, [ctx for _, ctx in packed])
 
     def _store(self, work: Pending, members: list[Any], contexts: list[Any]) -> None:
@@ -169,3 +189,9 @@ def _divide(names: dict[Any, str], groups: int | Sequence[Parameters] | None) ->
                 )
             divided[parameter] = key
     return divided
+
+
+def _describe_groups(groups: dict[Any, Any], names: dict[Any, str]) -> str | None:
+    """Return the sizes of the groups, and the names of their first parameters; None for none."""
+    keys = dict.fromkeys(groups.values())
+    return ", ".join(f"{len(key)} from {names[key[0]]}" for key in keys) or None

@@ -386,7 +386,7 @@ def grouped_allgather_async(
         A handle for `poll` and `synchronize`.
     """
     works = [
-        starts.allgather(tensor, part, process_set)
+        starts.allgather(tensor, part, process_set, f"one of {len(tensors)} tensors")
         for tensor, part in zip(tensors, _parts(name, tensors))
     ]
     return register(Pending(works))
@@ -670,7 +670,9 @@ def grouped_reducescatter_async(
     """
     factors = (prescale_factor, postscale_factor)
     works = [
-        starts.reducescatter(tensor, part, op, factors, process_set)
+        starts.reducescatter(
+            tensor, part, op, factors, process_set, f"one of {len(tensors)} tensors"
+        )
         for tensor, part in zip(tensors, _parts(name, tensors))
     ]
     return register(Pending(works))

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from sparkring._horovod import operations
+from sparkring._horovod.arguments import describe_names
 from sparkring._horovod.errors import HorovodInternalError
 from sparkring._horovod.objects import allgather_object, broadcast_object
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
@@ -30,6 +32,11 @@ def broadcast_parameters(
     root_rank : int
         A global rank.
     process_set : ProcessSet
+
+    Raises
+    ------
+    HorovodInternalError
+        When the ranks' tensors have different names or shapes, and when ranks fail.
     """
     given = params.items() if isinstance(params, Mapping) else params
     pairs = list(given) if isinstance(given, Iterable) else [given]
@@ -38,10 +45,12 @@ def broadcast_parameters(
             f"params of type {type(params).__name__} have no names: pass model.state_dict() or"
             " model.named_parameters()"
         )
+    tensors = [(str(name), each) for name, each in pairs if isinstance(each, torch.Tensor)]
+    names = describe_names(name for name, _ in tensors)
+    operations.compare("parameters", names, process_set).wait()
     works = [
         starts.broadcast(tensor, tensor, root_rank, f"parameters.{name}", process_set)
-        for name, tensor in sorted(pairs, key=lambda pair: str(pair[0]))
-        if isinstance(tensor, torch.Tensor)
+        for name, tensor in sorted(tensors, key=lambda pair: pair[0])
     ]
     for work in works:
         work.wait()

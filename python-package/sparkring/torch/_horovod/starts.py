@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from sparkring._horovod import operations, ops
+from sparkring._horovod.arguments import join_texts
 from sparkring._horovod.pending import Pending
 from sparkring._horovod.process_sets import ProcessSet
 from sparkring.torch import _streams as streams
@@ -67,14 +68,16 @@ def allreduce(
     op: ops.ReduceOp,
     factors: Factors,
     process_set: ProcessSet,
+    note: str | None = None,
 ) -> Pending:
     """Combine the tensors of all ranks."""
     unscaled = factors == (1.0, 1.0) and op is not ops.Adasum
     check_tensor(tensor)
     if output is tensor and unscaled and view.is_plain(tensor):
-        return operations.allreduce(tensor, name, op, 1.0, 1.0, process_set, out=tensor)
+        return operations.allreduce(tensor, name, op, 1.0, 1.0, process_set, tensor, note=note)
     argument = _Argument(tensor, output, op)
-    work = operations.allreduce(argument.x, name, op, *factors, process_set, argument.out)
+    given = (name, op, *factors, process_set, argument.out)
+    work = operations.allreduce(argument.x, *given, note=note)
     return work.then(argument.finish)
 
 
@@ -85,6 +88,7 @@ def grouped_allreduce(
     op: ops.ReduceOp,
     factors: Factors,
     process_set: ProcessSet,
+    note: str | None = None,
 ) -> Pending:
     """Combine lists of tensors."""
     check_tensors(tensors)
@@ -98,6 +102,7 @@ def grouped_allreduce(
         *factors,
         process_set,
         [each.out for each in arguments] if whole and arguments else None,
+        note,
     )
 
     def finish(results: list[Any]) -> list[torch.Tensor]:
@@ -109,9 +114,12 @@ def grouped_allreduce(
     return work.then(finish)
 
 
-def allgather(tensor: torch.Tensor, name: str | None, process_set: ProcessSet) -> Pending:
+def allgather(
+    tensor: torch.Tensor, name: str | None, process_set: ProcessSet, note: str | None = None
+) -> Pending:
     """Concatenate tensors along the first dimension."""
-    work = operations.allgather(view.plain(_host(tensor)).detach(), name, process_set)
+    mine = view.plain(_host(tensor)).detach()
+    work = operations.allgather(mine, name, process_set, note=note)
     return work.then(lambda result: result.to(tensor.device)) if streams.is_here(tensor) else work
 
 
@@ -121,10 +129,11 @@ def reducescatter(
     op: ops.ReduceOp,
     factors: Factors,
     process_set: ProcessSet,
+    note: str | None = None,
 ) -> Pending:
     """Combine the tensors and give each rank rows."""
     argument = _Argument(tensor, None, op)
-    work = operations.reducescatter(argument.x, name, op, *factors, process_set)
+    work = operations.reducescatter(argument.x, name, op, *factors, process_set, note=note)
     return work.then(argument.finish)
 
 
@@ -156,15 +165,19 @@ def broadcast(
 
 
 def sparse_allreduce(
-    tensor: torch.Tensor, name: str | None, op: ops.ReduceOp, process_set: ProcessSet
+    tensor: torch.Tensor,
+    name: str | None,
+    op: ops.ReduceOp,
+    process_set: ProcessSet,
+    note: str | None = None,
 ) -> Pending:
     """Gather the entries of sparse tensors of all ranks, and add them."""
     check_tensor(tensor)
     if op not in (ops.Average, ops.Sum):
         raise ValueError(f"op is {op!r}: sparse_allreduce_async takes Average and Sum")
     mine = tensor.detach().coalesce()
-    note = f"sparse {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}, {op}"
-    gathered = operations.gather_entries(_pack(mine), note, name, process_set)
+    what = f"sparse {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}, {op}"
+    gathered = operations.gather_entries(_pack(mine), join_texts(what, note), name, process_set)
 
     def finish(rows: torch.Tensor) -> torch.Tensor:
         total = _unpack(rows, mine).to(tensor.device)
