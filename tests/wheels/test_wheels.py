@@ -120,14 +120,14 @@ def test_is_stripped(library):
 
 def test_tells_nothing_of_where_it_was_made(library):
     data = library.read_bytes()
-    for path in (str(ROOT), ".venv", "../", "/openssl/ssl/"):
+    for path in (str(ROOT), ".venv", "../../", "/openssl/ssl/"):
         assert path.encode() not in data
 
 
 def test_sbom(wheel, library):
     """It has what is in the library, and the schema of CycloneDX accepts it."""
     archive = zipfile.ZipFile(wheel)
-    (name,) = [name for name in archive.namelist() if ".dist-info/sboms/" in name]
+    (name,) = [name for name in archive.namelist() if name.endswith(".cdx.json")]
     text = archive.read(name).decode()
     shell(ROOT / ".venv/wheels/bin/python", "-c", SCHEMA, input=text)
     parts = {part["name"]: part["version"] for part in json.loads(text)["components"]}
