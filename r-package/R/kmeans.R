@@ -136,7 +136,7 @@ kmeans_result <- function(found, x, moments, call) {
   ))
 }
 
-# ---- Lloyd's iterations (src/kmeans.h): columns are centers, and clusters are numbered from 0 -----
+# ---- Lloyd's iterations (src/kmeans.h): columns are centers, clusters have numbers from 0 --------
 
 kmeans_lloyd <- function(comm, data, centers, max_iter) {
   state <- .Call(C_kmeans_nearest, data$x, data$shift, centers)
