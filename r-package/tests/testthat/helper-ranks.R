@@ -12,7 +12,7 @@ fresh_token <- function() {
 
 # In the process of a rank; `job` is what run_ranks() saved.
 rank_main <- function(folder, rank) {
-  setTimeLimit(elapsed = 60)
+  setTimeLimit(elapsed = 300)
   job <- readRDS(file.path(folder, "job.rds"))
   options <- c(list(rank = rank, addresses = rep("127.0.0.1", job$size)), job$options)
   open <- function(...) do.call(sparkring::ring_init, utils::modifyList(options, list(...)))
