@@ -101,7 +101,9 @@ chunks_first <- function(comm, read) {
   })
   columns <- allgather_strings(comm, c(rbind(names(first), vapply(first, chunks_type, ""))))
   columns <- Find(length, columns)
-  if (is.null(columns)) ring_stop("INVALID", "`data` has no chunk on any rank", call = NULL)
+  if (is.null(columns)) {
+    ring_stop("INVALID", "there are no rows on any rank: `data` has no chunk", call = NULL)
+  }
   if (!is.null(first)) return(first)
   types <- columns[c(FALSE, TRUE)]
   as_table(stats::setNames(lapply(types, chunks_empty), columns[c(TRUE, FALSE)]))

@@ -124,7 +124,7 @@ test_that("what is wrong with the chunks of one rank is an error on all ranks", 
     expect_match(found$some, "`data` is a function on some ranks only, such as rank 0")
     expect_match(found$late, "disk")
     expect_match(found$odd, "mpg")
-    expect_match(found$none, "`data` has no chunk on any rank")
+    expect_match(found$none, "there are no rows on any rank: `data` has no chunk")
     expect_match(found$mlp, "fit ring_glm() or ring_lm(), which take chunks", fixed = TRUE)
     expect_match(found$plain, "`data` is a function without the argument `reset`")
     expect_match(found$stuck, "returned 16 rows in the first pass and 0 in another: it must begin")
