@@ -159,7 +159,7 @@ static ring_status reducer_agree(ring_comm *comm, ring_comm *child, ring_reducer
                          "the same threshold and cache_capacity on all ranks",
                          rank, ring_comm_name(child, rank));
   }
-  if (status == RING_OK) reducer_set_tick(reducer, all, size);
+  if (status == RING_OK && reducer != NULL) reducer_set_tick(reducer, all, size);
   free(all);
   return status;
 }
