@@ -59,15 +59,17 @@ static void stall_list(const ring_negotiation *negotiation, const uint64_t *all,
     snprintf(text + length, size - length, " and %d more", missing - STALL_RANKS);
 }
 
-/* Fails the name on the ranks that have it in flight. All ranks forget it. */
+/* Fails the name on the ranks that had it in flight when the ranks compared. All ranks forget it. A rank that has
+ * submitted it since then announces it anew. */
 static bool stall_expire(ring_negotiation *negotiation, ring_entry *entry, const char *missing) {
   ring_error error;
   const ring_submission *mine = stall_waiting(entry);
-  double seconds = mine == NULL ? 0 : (double)(ring_platform_now() - mine->begun) / 1e9;
-  ring_error_set(&error, RING_TIMEOUT, -1, 0,
-                 "tensor \"%.200s\" has waited %.1f s for %s: submit it on all ranks", entry->name,
-                 seconds, missing);
-  ring_negotiation_refuse(negotiation, entry, &error);
+  if (mine != NULL && mine->compared) {
+    ring_error_set(&error, RING_TIMEOUT, -1, 0,
+                   "tensor \"%.200s\" has waited %.1f s for %s: submit it on all ranks",
+                   entry->name, (double)(ring_platform_now() - mine->begun) / 1e9, missing);
+    ring_negotiation_refuse(negotiation, entry, &error);
+  }
   return ring_cache_evict(&negotiation->cache, entry);
 }
 
@@ -89,9 +91,10 @@ static void stall_fill(const ring_stall *stall, const ring_cache *cache, uint64_
   memset(words, 0, 2 * count * sizeof *words);
   if (count > 0) memcpy(words, cache->offers, count * sizeof *words);
   for (size_t i = 0; i < cache->slot_count; i++) {
-    const ring_submission *mine = cache->slots[i] == NULL ? NULL : stall_waiting(cache->slots[i]);
-    if (mine != NULL && stall_expires(stall, mine, now))
-      words[count + i / 64] |= UINT64_C(1) << (i % 64);
+    ring_submission *mine = cache->slots[i] == NULL ? NULL : stall_waiting(cache->slots[i]);
+    if (mine == NULL) continue;
+    mine->compared = true;
+    if (stall_expires(stall, mine, now)) words[count + i / 64] |= UINT64_C(1) << (i % 64);
   }
 }
 
