@@ -52,15 +52,6 @@ static void kmeans_open_block(kmeans_block *block, size_t width, double *values)
   memset(values, 0, width * KMEANS_BLOCK * sizeof *values);
 }
 
-/* Copies a row, without the shift. */
-static void kmeans_read(const num_rows *rows, size_t row, double *to) {
-  const double *from = rows->x + row * rows->width;
-  if (!rows->shift)
-    memcpy(to, from, rows->width * sizeof *to);
-  else
-    for (size_t k = 0; k < rows->width; k++) to[k] = from[k] - rows->shift[k];
-}
-
 static void kmeans_put(kmeans_block *block, size_t row, const double *values) {
   for (size_t k = 0; k < block->width; k++)
     block->values[k * KMEANS_BLOCK + block->count] = values[k];
@@ -124,7 +115,7 @@ void num_kmeans_nearest(const num_rows *rows, const double *centers, size_t clus
     size_t left = rows->count - from, count = left < KMEANS_BLOCK ? left : KMEANS_BLOCK;
     block.count = 0;
     while (block.count < count) {
-      kmeans_read(rows, from + block.count, values);
+      num_rows_read(rows, from + block.count, values);
       kmeans_put(&block, from + block.count, values);
     }
     kmeans_look(&block, &open);
@@ -147,10 +138,6 @@ static double kmeans_square(const double *row, const double *center, size_t widt
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-static double kmeans_weight(const num_rows *rows, size_t row) {
-  return rows->weights ? rows->weights[row] : 1;
-}
-
 /* Adds a row to the sums of a cluster, or subtracts it, by `sign`. The numbers of the row are `step` apart. */
 static void kmeans_add(double *sums, size_t width, int32_t cluster, const double *row, size_t step,
                        double weight, double sign) {
@@ -164,15 +151,15 @@ static void kmeans_add(double *sums, size_t width, int32_t cluster, const double
 
 void num_kmeans_sums(const num_rows *rows, const int32_t *nearest, double *sums, double *scratch) {
   for (size_t i = 0; i < rows->count; i++) {
-    kmeans_read(rows, i, scratch);
-    kmeans_add(sums, rows->width, nearest[i], scratch, 1, kmeans_weight(rows, i), 1);
+    num_rows_read(rows, i, scratch);
+    kmeans_add(sums, rows->width, nearest[i], scratch, 1, num_rows_weight(rows, i), 1);
   }
 }
 
 void num_kmeans_distance(const num_rows *rows, const int32_t *nearest, const double *centers,
                          double *squares, double *scratch) {
   for (size_t i = 0; i < rows->count; i++) {
-    kmeans_read(rows, i, scratch);
+    num_rows_read(rows, i, scratch);
     squares[i] = kmeans_square(scratch, centers + (size_t)nearest[i] * rows->width, rows->width);
   }
 }
@@ -227,7 +214,7 @@ static size_t kmeans_turn(kmeans_block *block, const num_rows *rows, const kmean
   kmeans_look(block, centers);
   for (size_t i = 0; i < block->count; i++) {
     size_t row = block->rows[i];
-    double weight = kmeans_weight(rows, row);
+    double weight = num_rows_weight(rows, row);
     int32_t old = bounds->nearest[row], new = (int32_t)block->nearest[i];
     bounds->upper[row] = sqrt(block->best[i]);
     bounds->lower[row] = sqrt(block->second[i]);
@@ -250,7 +237,7 @@ static bool kmeans_stays(const num_rows *rows, size_t row, const double *centers
   bounds->lower[row] -= most;
   double bound = bounds->lower[row] > half ? bounds->lower[row] : half;
   if (bounds->upper[row] <= bound) return true;
-  kmeans_read(rows, row, values);
+  num_rows_read(rows, row, values);
   const double *center = centers + (size_t)bounds->nearest[row] * rows->width;
   bounds->upper[row] = sqrt(kmeans_square(values, center, rows->width));
   return bounds->upper[row] <= bound;

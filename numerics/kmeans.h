@@ -40,7 +40,7 @@ double num_kmeans_moves(const double *before, const double *centers, size_t clus
 /* Half the distance of each center to the nearest other center; infinite if there is none. */
 void num_kmeans_half(const double *centers, size_t clusters, size_t width, double *half);
 
-/* What is known of each row: its cluster, an upper bound of the distance to its center, and a lower bound of the
+/* The bounds of each row: its cluster, an upper bound of the distance to its center, and a lower bound of the
  * distance to every other center. */
 typedef struct {
   int32_t *nearest;
@@ -48,7 +48,7 @@ typedef struct {
 } num_kmeans_bounds;
 
 /* Gives rows their nearest centers. Since the bounds held, center i has moved by `moves[i]`; `half` is that of the
- * centers now. What rows with another cluster add to the sums is added to `delta`. Returns the number of these rows. */
+ * centers now. The changes of the sums by rows with another cluster are added to `delta`. Returns the number of these rows. */
 size_t num_kmeans_assign(const num_rows *rows, const double *centers, size_t clusters,
                          const double *moves, const double *half, const num_kmeans_bounds *bounds,
                          double *delta, double *scratch);

@@ -8,30 +8,25 @@
 
 enum { START_ITERATIONS = 30, START_STREAM = 1 << 30 }; /* no rank has this number */
 
-static double start_weight(const num_rows *rows, size_t row) {
-  return rows->weights ? rows->weights[row] : 1;
-}
-
 void num_kmeans_first(const num_rows *rows, uint64_t from, const num_random *random,
                       double *first) {
   for (size_t i = 0; i < rows->count; i++) {
     double number = num_random_uniform(random, from + i);
-    if (number >= first[0] || start_weight(rows, i) == 0) continue;
+    if (number >= first[0] || num_rows_weight(rows, i) == 0) continue;
     first[0] = number;
-    for (size_t k = 0; k < rows->width; k++)
-      first[k + 1] = rows->x[i * rows->width + k] - (rows->shift ? rows->shift[k] : 0);
+    num_rows_read(rows, i, first + 1);
   }
 }
 
 void num_kmeans_total(const num_rows *rows, const double *squares, double *total) {
-  for (size_t i = 0; i < rows->count; i++) *total += start_weight(rows, i) * squares[i];
+  for (size_t i = 0; i < rows->count; i++) *total += num_rows_weight(rows, i) * squares[i];
 }
 
 size_t num_kmeans_draw(const num_rows *rows, const double *squares, double factor, uint64_t from,
                        const num_random *random, int32_t *drawn) {
   size_t count = 0;
   for (size_t i = 0; i < rows->count; i++) {
-    double chance = factor * start_weight(rows, i) * squares[i];
+    double chance = factor * num_rows_weight(rows, i) * squares[i];
     if (num_random_uniform(random, from + i) < chance) drawn[count++] = (int32_t)i;
   }
   return count;
@@ -73,7 +68,7 @@ static size_t start_pick(const start_places *places, double total, double part) 
 static double start_chances(start_places *places, const double *chosen, size_t count) {
   double total = 0;
   for (size_t i = 0; i < places->count; i++) {
-    double weight = i < places->rows->count ? start_weight(places->rows, i) : 0;
+    double weight = i < places->rows->count ? num_rows_weight(places->rows, i) : 0;
     places->chances[i] = count == 0 ? weight : weight * places->squares[i];
     total += places->chances[i];
   }

@@ -44,7 +44,7 @@ void num_moments_add(double *state, size_t count, size_t width, const double *x,
 /* Adds the rows of another state. */
 void num_moments_merge(double *state, const double *other, size_t width);
 
-/* What is known of each column, `width` numbers each: the number of values, the sum of their weights, their weighted
+/* The results of each column, `width` numbers each: the number of values, the sum of their weights, their weighted
  * mean, and the weighted sum of squares around it, which is 0 where all values are equal. */
 void num_moments_close(const double *state, size_t width, double *counts, double *weights,
                        double *means, double *squares);

@@ -107,8 +107,8 @@ static ring_reducer *reducer_make(ring_comm *child, const ring_reducer_options *
   return NULL;
 }
 
-/* What a rank tells of its reducer: -1 if there is none; else an errno, or 0, in the lower half and the tick in the
- * upper half. */
+/* The number that a rank sends of its reducer: -1 if there is none; else an errno, or 0, in the lower half and the tick
+ * in the upper half. */
 static int64_t reducer_state(const ring_reducer *reducer) {
   return reducer == NULL ? -1 : ring_driver_tick(reducer) * (INT64_C(1) << 32) + reducer->log_error;
 }

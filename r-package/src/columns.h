@@ -18,7 +18,7 @@ SEXP columns_sums(SEXP x, SEXP centers, SEXP weights);
 /* The moments of the rows, as numbers that ranks send each other (numerics/moments.h). */
 SEXP columns_moments(SEXP x);
 
-/* What the moments of all ranks, one after another, say of each of `width` columns: a list of the number of values that
+/* The results of each of `width` columns, from the moments of all ranks, one after another: a list of the number of values that
  * are not missing, `counts`; the sum of their weights, `weights`; `means`; and the sum of squares around them, `squares`. */
 SEXP columns_known(SEXP moments, SEXP width);
 

@@ -317,7 +317,7 @@ static void test_a_name_that_has_failed_stalls_as_others(void) {
   shared_free(met, sizeof *met);
 }
 
-/* Where it is set, this rank learns late which names the ranks lack: the other ranks go on before. */
+/* This rank learns late which names the ranks lack, if it is set: the other ranks go on before. */
 static atomic_bool compares_late;
 
 ring_status __real_ring_allgather(ring_comm *comm, const void *input, void *output, size_t count,
