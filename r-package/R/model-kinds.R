@@ -100,9 +100,10 @@ kind_describe <- function(kind) {
   if (kind[[1L]] == "levels") return(paste("a factor with the levels", toString(kind[-1L], 40L)))
   what <- switch(kind[[1L]], strings = "a factor or strings", numbers = "numbers",
                  logical = "logical", difftime = "a difftime", paste("of class", kind[[1L]]))
-  detail <- switch(kind[[1L]], Surv = paste(" and type", kind[[2L]]),
-                   POSIXct = paste(" in the time zone", kind[[2L]]),
-                   if (nzchar(kind[[2L]])) paste(" in", kind[[2L]]))
+  detail <- if (nzchar(kind[[2L]])) {
+    switch(kind[[1L]], Surv = paste(" and type", kind[[2L]]),
+           POSIXct = paste(" in the time zone", kind[[2L]]), paste(" in", kind[[2L]]))
+  }
   columns <- if (length(kind) > 2L) paste0(" with the columns ", toString(kind[-(1:2)], 40L))
   paste0(what, detail, columns)
 }

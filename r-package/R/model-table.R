@@ -102,15 +102,24 @@ table_added <- function(object, tbl, context) {
   columns <- names(sparklyr::sdf_schema(sparklyr::spark_dataframe(tbl)))
   table_check_arguments(context$arguments)
   added <- table_columns(object, context)
-  twice <- intersect(names(added), columns)
-  if (length(twice) > 0L) {
-    check_stop("the Spark table has a column `", twice[[1L]], "` already: leave it out, by ",
-               "dplyr::select()", call = sys.call(-2))
-  }
+  table_check_added(names(added), columns)
   needed <- table_needed(object, context, columns)
   object$session <- NULL
   context <- c(list(model = object, names = names(added)), context)
   carry_table(tbl, needed, added, table_predicted, context)
+}
+
+# Refuses a column that would be twice in the table. Spark does not distinguish upper case.
+table_check_added <- function(added, columns) {
+  place <- match(tolower(added), tolower(columns))
+  if (all(is.na(place))) return()
+  twice <- which(!is.na(place))[[1L]]
+  there <- columns[[place[[twice]]]]
+  check_stop("the Spark table has a column `", there, "` already",
+             if (there != added[[twice]]) {
+               paste0(", which Spark does not distinguish from `", added[[twice]], "`")
+             },
+             ": leave it out, by dplyr::select()", call = sys.call(-3))
 }
 
 # predict() of a Spark table makes a number for each row, and keeps all rows.

@@ -18,8 +18,10 @@
 #'   such columns, the same on all ranks.
 #' @param probs,na.rm,names,type As for [stats::quantile()], the same on all ranks.
 #' @returns For a vector, a vector with the quantiles, as from [stats::quantile()]. For a matrix or
-#'   a data frame, a matrix with a row for each probability and a column for each column. The same
-#'   on every rank.
+#'   a data frame, a matrix with a row for each probability and a column for each column. If a
+#'   column has dates, times or durations, a data frame of the same shape, in which that column has
+#'   them, too. Types other than 1 and 3 interpolate dates as days and times as seconds. The same on
+#'   every rank.
 #' @inheritSection ring_svd Spark tables
 #' @section Errors:
 #' `ring_error_invalid` on every rank, if an argument is invalid on any rank, or if there are
@@ -52,10 +54,22 @@ ring_quantile <- function(comm, x, probs = seq(0, 1, 0.25),
   counts <- ring_allreduce(comm, as.double(lengths(columns)))
   found <- quantile_values(comm, columns, counts, probs, type)
   labels <- if (names) quantile_labels(probs)
-  if (length(dim(x)) == 2L) return(array(found, dim(found), list(labels, colnames(x))))
-  found <- stats::setNames(as.vector(found), labels)
-  of <- if (length(x) > 0L || length(kinds) == 0L) parts[[1L]] else kind_make(kinds[[1L]])
-  attributes(found) <- c(attributes(found), attributes(of)[c("class", "units", "tzone")])
+  classed <- lapply(seq_along(parts), function(i) {
+    quantile_classed(found[, i], parts[[i]], kinds[[names(parts)[[i]]]])
+  })
+  if (length(dim(x)) != 2L) return(stats::setNames(classed[[1L]], labels))
+  if (!any(vapply(classed, is.object, NA))) {
+    return(array(found, dim(found), list(labels, colnames(x))))
+  }
+  rows <- if (names) make.unique(labels) else .set_row_names(length(probs))
+  structure(classed, names = colnames(x), class = "data.frame", row.names = rows)
+}
+
+# Quantiles of a column with its class. A column without values may have another class than those of
+# the ranks with values, which have agreed on `kind`.
+quantile_classed <- function(found, column, kind) {
+  of <- if (is.null(kind) || identical(kind_of(column), kind)) column else kind_make(kind)
+  attributes(found) <- attributes(of)[c("class", "units", "tzone")]
   found
 }
 

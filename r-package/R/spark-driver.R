@@ -87,7 +87,7 @@
 #'   rows. Spark keeps the rows in its executors, and does not run `.f` again. The rows are lost
 #'   with their executor. Columns are numbers, strings, factors, logicals, dates, times, raw vectors
 #'   in a list, and lists of vectors of the other types. A column has one type on all ranks, where
-#'   integers may be doubles and `NA` is of any type.
+#'   integers may be doubles and `NA` is of any type. Names differ by more than upper case.
 #' @param options A list of further arguments of [ring_init()], such as
 #'   `list(call_timeout = 3600, encryption = TRUE)`. The range `ports` must be large enough for two
 #'   rings, because the supervisors of the ranks have a ring of their own.
@@ -97,6 +97,7 @@
 #'
 #' @returns If `.f` returns a data frame on every rank: one data frame (a tibble, if tibble is
 #'   installed) with the rows of all ranks in rank order, and the rank in the first column, `rank`.
+#'   A column has one class on all ranks, where `NA` is of any class.
 #'   Else a list with the values of `.f` in rank order, of any type that [serialize()] supports. The
 #'   values of all ranks are collected: if they are equal, return the value from one rank only. With
 #'   `collect = FALSE` a Spark table (`tbl_spark`) with the same columns and rows.

@@ -24,9 +24,9 @@ kept_pack <- function(value) {
          "frame", call. = FALSE)
   }
   value <- as.data.frame(value)
-  columns <- lapply(as.list(value)[names(value) != "rank"], kept_flat)
+  columns <- lapply(as.list(value)[!names(value) %in% "rank"], kept_flat)
   if (length(columns) == 0L) stop("`.f` returned a data frame without columns", call. = FALSE)
-  columns_refuse_twice(names(columns), "`.f`")
+  columns_refuse_names(c("rank", names(columns)), "`.f`", tolower)
   types <- vapply(names(columns), function(name) kept_type(columns[[name]], name), "")
   most <- kept_most(value)
   starts <- if (nrow(value) > 0L) seq.int(1L, nrow(value), most) else integer()
@@ -56,8 +56,10 @@ kept_fields <- function(names) {
 
 # An array of strings reaches `.f` as a list of strings, which becomes a vector here.
 kept_flat <- function(x) {
+  x <- columns_bare(x)
   if (!is.list(x) || length(dim(x)) > 0L) return(x)
   lapply(x, function(row) {
+    row <- columns_bare(row)
     strings <- is.list(row) && all(lengths(row) == 1L) && all(vapply(row, is.character, NA))
     if (strings) as.character(unlist(row)) else row
   })

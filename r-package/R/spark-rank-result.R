@@ -218,11 +218,12 @@ rank_result_table <- function(tables, columns = NULL) {
     odd <- setdiff(names, names(tables[[i]]))
     if (is.null(columns)) odd <- c(odd, setdiff(names(tables[[i]]), names))
     if (length(odd) > 0L) columns_refuse(i - 1L, columns, odd[[1L]])
-    columns_refuse_twice(names(tables[[i]]), paste("rank", i - 1L))
+    columns_refuse_names(names(tables[[i]]), paste("rank", i - 1L))
     tables[[i]] <- as.data.frame(tables[[i]])[names]
+    tables[[i]][] <- lapply(tables[[i]], columns_bare)
   }
   ranks <- rep(seq_along(tables) - 1L, vapply(tables, nrow, 0L))
-  rows <- do.call(rbind, tables)
+  rows <- do.call(rbind, columns_agree(tables))
   columns_check(rows, columns)
   as_table(c(list(rank = ranks), rows[names != "rank"]))
 }

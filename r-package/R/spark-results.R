@@ -46,14 +46,19 @@ results_store <- function(rank, value, job) {
 
 results_file <- function(folder, rank) file.path(folder, paste0("value-", rank))
 
+# Opens a file. The error has the reason, which R gives as a warning.
+results_file_open <- function(file, mode) {
+  tryCatch(file(file, mode), warning = function(warning) stop(conditionMessage(warning)))
+}
+
 results_write <- function(value, file) {
-  connection <- file(file, "wb")
+  connection <- results_file_open(file, "wb")
   on.exit(close(connection))
   serialize(value, connection, xdr = FALSE, version = 3L)
 }
 
 results_read <- function(file) {
-  connection <- file(file, "rb")
+  connection <- results_file_open(file, "rb")
   on.exit(close(connection))
   unserialize(connection)
 }
@@ -157,7 +162,7 @@ results_transmit <- function(rank, size, route, file) {
 }
 
 results_pieces <- function(ring, file) {
-  connection <- file(file, "rb")
+  connection <- results_file_open(file, "rb")
   on.exit(close(connection))
   while (length(piece <- readBin(connection, "raw", results_piece)) > 0L) ring_send(ring, piece, 0)
 }
@@ -236,7 +241,7 @@ results_receive <- function(endpoint, size, folder) {
 }
 
 results_take <- function(ring, rank, size, file) {
-  connection <- file(file, "wb")
+  connection <- results_file_open(file, "wb")
   on.exit(close(connection))
   left <- size
   while (left > 0) {

@@ -14,7 +14,8 @@
 #'   of rows of all ranks, and two data frames with a row for each column of `x`.
 #'   * `numbers`, of numbers, dates, times and durations, has the columns `variable`, `type`,
 #'     `missing`, `mean`, `sd`, `min`, `q25`, `median`, `q75` and `max`. Dates and times are counted
-#'     in days and seconds since 1970, and are printed as dates and times.
+#'     in days and seconds since 1970, and are printed as dates and times. A column without values
+#'     has `NA` in all of them.
 #'   * `values`, of all other columns, has the columns `variable`, `type`, `missing`, `unique`, the
 #'     number of different values, and `top`, the most frequent values with their counts. A column
 #'     with more than 10000 different values on a rank has `NA` there.
@@ -78,9 +79,10 @@ summary_numbers <- function(comm, x, types, missing) {
   found <- matrix(0, 0L, 7L)
   if (length(x) > 0L) {
     moments <- columns_moments(comm, columns_matrix(x, finite = FALSE))
+    center <- ifelse(moments$counts > 0, moments$center, NA)
     deviation <- ifelse(moments$counts > 1, moments$scale, NA)
     quantiles <- ring_quantile(comm, x, na.rm = TRUE, names = FALSE)
-    found <- cbind(moments$center, deviation, t(quantiles))
+    found <- cbind(center, deviation, t(quantiles))
   }
   found <- as.data.frame(unname(found))
   names(found) <- c("mean", "sd", "min", "q25", "median", "q75", "max")

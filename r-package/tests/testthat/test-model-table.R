@@ -21,6 +21,15 @@ test_that("the model of a table is fitted by the ranks, with what the formula ne
   expect_null(results[[2]])
 })
 
+test_that("a column that predictions would add twice is refused by its name", {
+  refused <- function(message, columns) {
+    expect_error(table_check_added(c("PC1", "PC2"), columns), message, class = "ring_error_invalid")
+  }
+  refused("the Spark table has a column `PC2` already: leave it out", c("n", "PC2"))
+  refused("a column `pc1` already, which Spark does not distinguish from `PC1`: l", c("pc1", "n"))
+  expect_null(table_check_added(c("PC1", "PC2"), c("n", "PC3")))
+})
+
 # nolint start: object_usage_linter. A helper.
 # The columns that predictions add to rows, as a task makes them. They have the types that Spark
 # expects.

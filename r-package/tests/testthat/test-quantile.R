@@ -37,6 +37,32 @@ test_that("large vectors take few rounds, and columns are one call", {
   expect_lt(results[[1]]$calls, 25)
 })
 
+test_that("quantiles of columns of dates, times and durations keep their class", {
+  whole <- data.frame(
+    day = as.Date("2020-01-01") + c(0, 1, 5, 10), n = c(1, 2, 4, 8),
+    at = as.POSIXct("2020-01-01", tz = "UTC") + 0:3, wait = as.difftime(0:3, units = "mins")
+  )
+  results <- run_ring(3, {
+    x <- whole[seq_len(nrow(whole)) %% 2 == rank, ] # none on rank 2
+    if (rank == 2) x$day <- x$at <- logical()
+    list(ring_quantile(comm, x, c(0.25, 0.25, 1)), ring_quantile(comm, x["n"], 0.5),
+         ring_quantile(comm, x, 0.5, names = FALSE))
+  }, whole = whole)
+  found <- results[[1]][[1]]
+  expect_identical(results[[3]], results[[1]])
+  expect_identical(row.names(found), c("25%", "25%.1", "100%"))
+  days <- .Date(quantile(unclass(whole$day), c(0.25, 0.25, 1), names = FALSE))
+  expect_identical(found$day, days) # 0.75 of a day after the first
+  expect_equal(found$at, quantile(whole$at, c(0.25, 0.25, 1), names = FALSE))
+  expect_equal(found$wait, quantile(whole$wait, c(0.25, 0.25, 1), names = FALSE))
+  expect_identical(found$n, c(1.75, 1.75, 8))
+  expect_identical(results[[1]][[2]], array(3, c(1, 1), list("50%", "n")))
+  expect_identical(row.names(results[[1]][[3]]), "1")
+  comm <- local_world()
+  expect_s3_class(ring_quantile(comm, whole["day"][0, , drop = FALSE])$day, "Date")
+  expect_error(ring_quantile(comm, factor(1:3, ordered = TRUE), type = 1), "must be numbers, not")
+})
+
 test_that("quantiles have the names and the errors of quantile()", {
   comm <- local_world()
   expect_identical(ring_quantile(comm, mtcars$hp), quantile(mtcars$hp))

@@ -13,29 +13,38 @@ test_that("a table becomes strings of JSON, with the types of its columns", {
   table$v <- list(c(1, NA), NULL, integer())
   table$b <- list(as.raw(c(0, 255)), NA, raw())
   table$c <- list(list("a", NA_character_), character(), list())
-  table$D <- list(as.Date(c(1, NA), origin = "1970-01-01"), NULL, logical())
-  table$T <- list(as.POSIXct(0.25, origin = "1970-01-01"), NA, NULL)
+  table$e <- list(as.Date(c(1, NA), origin = "1970-01-01"), NULL, logical())
+  table$u <- list(as.POSIXct(0.25, origin = "1970-01-01"), NA, NULL)
   table$z <- NA
   table$y <- list(NULL, c(NA, NA), integer())
   packed <- kept_pack(table)
   expect_identical(packed$types, c(
     x = "double", n = "int", l = "boolean", s = "string", f = "string", d = "date",
-    t = "timestamp", v = "array<double>", b = "binary", c = "array<string>", D = "array<date>",
-    T = "array<timestamp>", z = "void", y = "array<void>"
+    t = "timestamp", v = "array<double>", b = "binary", c = "array<string>", e = "array<date>",
+    u = "array<timestamp>", z = "void", y = "array<void>"
   ))
   expect_identical(packed$strings, paste0(
     "{\"c78\":[0.10000000000000001,null,\"NaN\"],\"c6e\":[1,null,-1],\"c6c\":[true,null,false],",
     "\"c73\":[\"a\\\"\\\\\\u000a\u00e9\",null,\"\"],\"c66\":[\"u\",null,\"v\"],",
     "\"c64\":[1,null,-1],",
     "\"c74\":[250000,null,1000000000000000],\"c76\":[[1,null],null,[]],",
-    "\"c62\":[\"00ff\",null,\"\"],\"c63\":[[\"a\",null],[],[]],\"c44\":[[1,null],null,[]],",
-    "\"c54\":[[250000],null,null],\"c7a\":[null,null,null],\"c79\":[null,[null,null],[]]}"
+    "\"c62\":[\"00ff\",null,\"\"],\"c63\":[[\"a\",null],[],[]],\"c65\":[[1,null],null,[]],",
+    "\"c75\":[[250000],null,null],\"c7a\":[null,null,null],\"c79\":[null,[null,null],[]]}"
   ))
   expect_identical(kept_pack(table[0, 2:5])$strings, character())
   expect_length(kept_pack(data.frame(x = seq_len(2 * kept_rows + 1)))$strings, 3)
   wide <- data.frame(id = 1:7)
   wide$x <- rep(list(numeric(kept_bytes / 8 / 2)), 7) # one row more would be too large
   expect_length(kept_pack(wide)$strings, 7)
+})
+
+test_that("I() and times as POSIXlt are as without", {
+  table <- data.frame(x = I(1:2))
+  table$t <- as.POSIXlt(c("2024-01-01", NA), tz = "UTC")
+  table$l <- list(table$t[1], NULL)
+  table$s <- I(list(1, 2))
+  expect_identical(unname(kept_pack(table)$types),
+                   c("int", "timestamp", "array<timestamp>", "array<double>"))
 })
 
 test_that("what no column of Spark takes is an error of the rank", {
@@ -47,6 +56,11 @@ test_that("what no column of Spark takes is an error of the rank", {
   expect_error(kept_pack(data.frame(rank = 1)), "a data frame without columns")
   twice <- data.frame(x = 1, x = 2, check.names = FALSE)
   expect_error(kept_pack(twice), "`.f` returned two columns x: rename one")
+  expect_error(kept_pack(data.frame(x = 1, X = 2)), "the columns x and X, between which Spark")
+  expect_error(kept_pack(data.frame(Rank = 1)), "the columns rank and Rank, .*: rename one")
+  for (name in c(NA, "")) {
+    expect_error(kept_pack(`names<-`(data.frame(x = 1), name)), "a column without a name: name it")
+  }
   odd <- data.frame(x = 1:2)
   odd$m <- matrix(1:4, 2)
   expect_error(kept_pack(odd), "column m is a matrix that no column")

@@ -55,6 +55,38 @@ test_that("values are in rank order, and tables become one", {
   expect_error(rank_result_values(five, "n"), "`.f` returned 5 on rank 0")
 })
 
+test_that("columns of ranks keep their values in one table, or are refused", {
+  bound <- function(...) {
+    values <- list(...)
+    rank_result_values(lapply(seq_along(values), function(i) {
+      rank_result_of_value(i - 1L, as_table(list(n = rep(0, NROW(values[[i]])), x = values[[i]])))
+    }))$x
+  }
+  day <- as.Date("2024-01-01")
+  at <- as.POSIXct("2024-01-01", tz = "UTC")
+  for (value in list(day, at, as.difftime(1, units = "mins"), 1i, "a", TRUE, as.raw(1), list(1))) {
+    none <- if (is.raw(value) || is.list(value)) value[0] else value[NA_integer_]
+    expect_identical(bound(value, none), c(value, none))
+    expect_identical(bound(if (length(none) == 0) none else NA, value), c(none, value))
+    expect_identical(bound(logical(), value), value)
+  }
+  expect_identical(bound(factor(NA), factor(c("b", "a")), "c"), factor(c(NA, "b", "a", "c")))
+  expect_identical(bound(as.POSIXlt(at), at), c(at, at))
+  expect_identical(bound(TRUE, 2L), 1:2)
+  expect_equal(bound(as.difftime(1, units = "hours"), as.difftime(30, units = "mins")),
+               as.difftime(c(1, 0.5), units = "hours"))
+  refused <- function(message, ...) expect_error(bound(...), message, class = "ring_error_invalid")
+  refused("column `x` is of class Date on rank 0 and numbers on rank 1: convert it", day, 1)
+  refused("column `x` is numbers on rank 1 and of class Date on rank 2", NA, 1, day)
+  refused("`x` is of class Date on rank 0 and of class POSIXct on rank 1: convert", day, at)
+  refused("`x` is a factor or strings on rank 0 and numbers on rank 1", factor("a"), 3)
+  refused("the columns 1, 2 on rank 0 and numbers with the columns 1 on", t(1:2), t(1))
+  for (name in c(NA, "")) {
+    unnamed <- rank_result_of_value(0L, `names<-`(data.frame(x = 1), name))
+    expect_error(rank_result_values(list(unnamed)), "rank 0 returned a column without a name: name")
+  }
+})
+
 test_that("the rank at fault is told from the ranks that only report it", {
   lost <- failed(0L, ring_condition("ABORTED"), 1)
   wrong <- failed(1L, ring_condition("INVALID"), 2)

@@ -58,7 +58,8 @@ test_that("what goes wrong on the driver is told", {
   unlink(results$folder, recursive = TRUE) # as when a disk is full
   ring <- played(results, of_script(function(df, comm) raw(17 * 2^20 * nrow(df))), size = 2L)
   error <- rank_result_judge(ring$rank_results, 2L, 0L)
-  expect_match(conditionMessage(error), "17 MiB.*did not arrive .*the driver failed: cannot open")
+  expect_match(conditionMessage(error), paste0("17 MiB.*did not arrive .*the driver failed: ",
+                                               "cannot open file .*value-1': No such file"))
   results_close(results)
 })
 
