@@ -4,5 +4,7 @@
  */
 #include "kmeans.c"
 #include "kmeans_start.c"
+#include "least_squares.c"
 #include "moments.c"
 #include "random.c"
+#include "triangle.c"

@@ -300,23 +300,23 @@ glm_state <- function(part, coefficients, family) {
   list(eta = eta, mu = mu, valid = holds(family$valideta, eta) && holds(family$validmu, mu))
 }
 
-# Visits all rows: the deviance of all ranks, and a function that returns R of this rank's rows of
-# the next step of least squares. The deviance is not finite if the coefficients lead to invalid
+# Visits all rows: the deviance of all ranks, and a function that returns the state of tsqr() for
+# this rank's rows of the next step. The deviance is not finite if the coefficients lead to invalid
 # values on any rank. Rows in chunks are decomposed at once, so a step visits them once.
 glm_look <- function(comm, rows, coefficients, family) {
   held <- !is.null(rows$parts$held)
-  width <- length(rows$columns) + 1L
-  step <- list(value = matrix(0, width, width))
+  step <- list()
   deviance <- agree_total(comm, empty = 0, attempt(parts_sum(rows$parts, 0, function(part) {
     state <- glm_state(part, coefficients, family)
-    triangle <- function(above) {
-      do.call(tsqr_triangle, c(glm_working(part, state, family), list(above = above)))
+    add <- function(above) {
+      do.call(tsqr_rows, c(glm_working(part, state, family),
+                           list(above = above, centered = tsqr_has_ones(rows$columns))))
     }
-    if (held) step <<- triangle
-    else if (state$valid && is.null(step$error)) step <<- attempt(triangle(step$value))
+    if (held) step <<- add
+    else if (state$valid && is.null(step$error)) step <<- attempt(add(step$value))
     glm_deviance(part, state, family)
   })))
-  list(deviance = deviance, triangle = function() {
+  list(deviance = deviance, state = function() {
     if (held) return(step(NULL))
     if (is.null(step$error)) step$value else stop(step$error)
   })
@@ -346,7 +346,7 @@ glm_halve <- function(comm, rows, coefficients, before, family, control) {
 
 # Weighted least squares on all ranks. Aliased coefficients are 0.
 glm_solve <- function(comm, rows, look, tolerance) {
-  triangle <- tsqr(comm, agree(comm, look$triangle()))
+  triangle <- tsqr(comm, look$state(), c(rows$columns, "(response)"))
   solved <- lead(comm, c("rank", "coefficients", "pivot", "unscaled", "effects", "root"),
                  tsqr_solve(triangle, tolerance))
   kept <- solved$pivot[seq_len(solved$rank)]

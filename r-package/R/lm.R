@@ -114,11 +114,11 @@ lm_fitted <- function(part, coefficients) {
 }
 
 lm_fit <- function(comm, rows, ridge, tol) {
-  own <- agree(comm, parts_triangle(rows$parts, function(part) {
-    list(part$x, part$y - part$offset, sqrt(part$weights))
-  }))
   labels <- c(rows$columns, "(response)")
-  triangle <- tsqr(comm, if (is.null(own)) matrix(0, length(labels), length(labels)) else own)
+  triangle <- tsqr(comm, names = labels, parts_tsqr(rows$parts, function(part) {
+    list(part$x, part$y - part$offset, sqrt(part$weights),
+         centered = tsqr_has_ones(rows$columns))
+  }))
   solved <- lead(comm, c("rank", "coefficients", "pivot", "unscaled", "effects", "root",
                          "triangle", "freedom"), lm_solve(triangle, ridge, rows$intercept, tol))
   names <- rows$columns
@@ -128,7 +128,7 @@ lm_fit <- function(comm, rows, ridge, tol) {
   order <- order(kept)
   unscaled <- solved$unscaled[order, order, drop = FALSE]
   dimnames(unscaled) <- list(names[sort(kept)], names[sort(kept)])
-  dimnames(solved$triangle) <- list(NULL, labels)
+  colnames(solved$triangle) <- labels
   c(list(
     coefficients = coefficients, rank = as.integer(solved$rank), pivot = as.integer(solved$pivot),
     effects = solved$effects, root = solved$root, covariance = unscaled,

@@ -54,11 +54,9 @@ parts_sum <- function(parts, empty, f) {
   total
 }
 
-# R of all parts of this rank: `f(part)` is a list of arguments of tsqr_triangle().
-parts_triangle <- function(parts, f) {
-  triangle <- NULL
-  parts$each(function(part) {
-    triangle <<- do.call(tsqr_triangle, c(f(part), list(above = triangle)))
-  })
-  triangle
+# The state of tsqr() of all parts of this rank: `f(part)` is a list of arguments of tsqr_rows().
+parts_tsqr <- function(parts, f) {
+  state <- NULL
+  parts$each(function(part) state <<- do.call(tsqr_rows, c(f(part), list(above = state))))
+  state
 }

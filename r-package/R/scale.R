@@ -120,12 +120,6 @@ columns_check_given <- function(given, name, width) {
        describe(given), call. = FALSE)
 }
 
-# The means of the first rows of one rank.
-columns_shift <- function(comm, x) {
-  root <- which(ring_allgather(comm, as.double(nrow(x))) > 0)[[1L]] - 1L
-  ring_broadcast(comm, unname(colMeans(x[seq_len(min(1000L, nrow(x))), , drop = FALSE])), root)
-}
-
 columns_scale <- function(x, moments) {
   .Call(C_columns_scaled, x, columns_numbers(moments$center), columns_numbers(moments$scale))
 }

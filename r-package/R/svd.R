@@ -94,7 +94,7 @@ svd_count <- function(comm, x) {
 }
 
 svd_qr <- function(comm, x, k, left, most) {
-  triangle <- tsqr(comm, agree(comm, tsqr_triangle(x)))
+  triangle <- tsqr(comm, tsqr_rows(x), tsqr_names(x))
   found <- lead(comm, c("d", "v"), svd(tsqr_check(triangle), nu = 0L, nv = k))
   v <- matrix(found$v, ncol(x), k, dimnames = list(colnames(x), NULL))
   found <- list(d = found$d[seq_len(most)], v = v)
@@ -116,7 +116,7 @@ svd_left <- function(comm, x, found) {
 # Orthonormal columns that span those of `x`. Columns that depend on columns before them, up to
 # rounding, are 0.
 svd_basis <- function(comm, x) {
-  triangle <- tsqr(comm, agree(comm, tsqr_triangle(x)))
+  triangle <- tsqr(comm, tsqr_rows(x), tsqr_names(x))
   inverse <- lead(comm, "root", list(root = svd_root(triangle)))
   x %*% inverse$root
 }
@@ -247,34 +247,34 @@ prcomp_random <- function(comm, x, center, scale, k, power) {
 }
 
 # The rows are read once: behind a column of ones, R has the means of the columns in its first row,
-# and below it R of the centered columns. The column of ones loses no digits, as the columns are
-# already near their means, those of some rows.
+# and below it R of the centered columns.
 prcomp_qr <- function(comm, x, center, scale, k) {
   count <- svd_count(comm, x)
-  shift <- if (isTRUE(center)) columns_shift(comm, x)
+  centered <- isTRUE(center)
   if (is.numeric(center)) x <- columns_scale(x, list(center = center))
-  triangle <- tsqr(comm, agree(comm, tsqr_triangle(x, shift = shift)))
+  names <- c(if (centered) "(Intercept)", tsqr_names(x))
+  triangle <- tsqr(comm, tsqr_rows(x, centered = centered, ones = centered), names)
   most <- min(ncol(x), count)
   k <- if (k == 0L) most else min(k, most)
-  found <- lead(comm, c("offset", "scale", "d", "v"),
-                prcomp_of(tsqr_check(triangle), shift, scale, count, k))
+  found <- lead(comm, c("means", "scale", "d", "v"),
+                prcomp_of(tsqr_check(triangle), centered, scale, count, k))
   if (is.logical(scale)) scale <- if (scale) stats::setNames(found$scale, colnames(x))
   prcomp_check_scale(scale)
-  if (!is.null(shift)) center <- stats::setNames(shift + found$offset, colnames(x))
+  if (centered) center <- stats::setNames(found$means, colnames(x))
   list(d = found$d[seq_len(most)], v = found$v, count = count, scale = scale,
        total = sum(found$d^2) / max(1, count - 1), center = if (!is.logical(center)) center)
 }
 
-prcomp_of <- function(triangle, shift, scale, count, k) {
-  offset <- double()
-  if (!is.null(shift)) {
-    offset <- triangle[1L, -1L] / triangle[[1L]]
+prcomp_of <- function(triangle, centered, scale, count, k) {
+  means <- double()
+  if (centered) {
+    means <- triangle[1L, -1L] / triangle[[1L]]
     triangle <- triangle[-1L, -1L, drop = FALSE]
   }
   deviations <- sqrt(colSums(triangle^2) / max(1, count - 1))
   if (is.logical(scale)) scale <- if (scale) ifelse(deviations == 0, 1, deviations)
   if (!is.null(scale)) triangle <- sweep(triangle, 2L, scale, "/")
-  c(list(offset = offset, scale = deviations), svd(triangle, nu = 0L, nv = k)[c("d", "v")])
+  c(list(means = means, scale = deviations), svd(triangle, nu = 0L, nv = k)[c("d", "v")])
 }
 
 prcomp_check_scale <- function(scale) {

@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The QR decomposition of a matrix whose rows are spread over the ranks (TSQR: Demmel, Grigori,
-# Hoemmen and Langou, 2012). A rank decomposes its rows block by block (src/triangle.h). Triangles
-# of two ranks are stacked and decomposed again, along a binomial tree that ends on rank 0. Nothing
-# is squared, so singular values keep their digits. Only R is computed.
+# Hoemmen and Langou, 2012). A rank decomposes its rows block by block: see numerics/triangle.h.
+# Triangles of two ranks are stacked and decomposed again, along a binomial tree that ends on rank
+# 0. Nothing is squared, so singular values keep their digits. Only R is computed.
 
-# R of the rows `x`, with the column `y` behind them, and row i multiplied by `weights[i]`; and of
-# the triangle `above`. With `shift` a column of ones is in front of `x - shift`. A square matrix.
-tsqr_triangle <- function(x, y = NULL, weights = NULL, above = NULL, shift = NULL) {
-  triangle <- .Call(C_triangle_of, x, y, weights, above, shift)
-  if (!is.null(colnames(x)) || !is.null(shift)) {
-    columns <- if (is.null(colnames(x))) seq_len(ncol(x)) else colnames(x)
-    names <- c(if (!is.null(shift)) "(Intercept)", columns, if (!is.null(y)) "(response)")
-    colnames(triangle) <- names
+# The state of the rows `x`, with the column `y` behind them, and a column of ones in front with
+# `ones`. Row i is multiplied by `weights[i]`. `above` is the state of the rows before. `centered`:
+# the first column is 1, and the other columns keep their digits where they are far from 0.
+tsqr_rows <- function(x, y = NULL, weights = NULL, above = NULL, centered = FALSE, ones = FALSE) {
+  if (is.null(above)) {
+    above <- .Call(C_triangle_open, ones + ncol(x) + !is.null(y), centered)
   }
-  tsqr_check(triangle)
+  .Call(C_triangle_add, above, x, y, weights, ones)
 }
+
+# Whether the first of these columns of a model is 1.
+tsqr_has_ones <- function(columns) identical(columns[1L], "(Intercept)")
 
 # Returns the matrix. Raises an error for its first column that is not finite.
 tsqr_check <- function(x) {
@@ -26,30 +27,44 @@ tsqr_check <- function(x) {
        "too large to be added: remove these rows or scale the column", call. = FALSE)
 }
 
-# R of the rows of all ranks on rank 0, and NULL elsewhere. `triangle` is that of this rank. Rows of
-# R with a negative diagonal are negated, so R does not depend on the number of ranks, up to
-# rounding. R may be not finite, where values of many ranks together are too large: rank 0 raises
-# that error in lead(), by tsqr_check(). Here it would leave ranks without their partner.
-tsqr <- function(comm, triangle) {
-  force(triangle) # it may be a collective call
-  names <- colnames(triangle)
-  triangle <- unname(triangle)
+# The names of columns, which may have none.
+tsqr_names <- function(x) {
+  if (is.null(colnames(x))) as.character(seq_len(ncol(x))) else colnames(x)
+}
+
+# What other ranks need of a state.
+tsqr_close <- function(state, names) {
+  width <- length(names)
+  if (is.null(state)) state <- .Call(C_triangle_open, width, FALSE)
+  message <- .Call(C_triangle_close, state, width)
+  tsqr_check(matrix(message[seq_len(width^2)], ncol = width, byrow = TRUE,
+                    dimnames = list(NULL, names)))
+  message
+}
+
+# R of the rows of all ranks on rank 0, and NULL elsewhere. `state`, which may be an error, is that
+# of this rank, or NULL without rows. Diagonal elements of R are not negative, so R does not depend
+# on the number of ranks, up to rounding. R may be not finite, where values of many ranks together
+# are too large: rank 0 raises that error in lead(), by tsqr_check(). Here it would leave ranks
+# without their partner.
+tsqr <- function(comm, state, names) {
+  message <- agree(comm, tsqr_close(state, names))
   rank <- ring_rank(comm)
   step <- 1L
   while (step < ring_size(comm)) {
     if (rank %% (2L * step) == step) {
-      ring_send(comm, triangle, rank - step)
+      ring_send(comm, message, rank - step)
       return()
     }
     if (rank + step < ring_size(comm)) {
-      other <- ring_recv(comm, triangle, rank + step)
-      triangle <- .Call(C_triangle_of, other, NULL, NULL, triangle, NULL)
+      other <- ring_recv(comm, message, rank + step)
+      message <- .Call(C_triangle_merge, message, other, length(names))
     }
     step <- 2L * step
   }
-  sign <- ifelse(diag(triangle) < 0, -1, 1)
-  dimnames(triangle) <- list(NULL, names)
-  triangle * sign
+  triangle <- .Call(C_triangle_finish, message, length(names))
+  colnames(triangle) <- names
+  triangle
 }
 
 # Solves least squares from R of the columns and the response, side by side. As stats::lm(), it
@@ -57,25 +72,9 @@ tsqr <- function(comm, triangle) {
 # such columns are NA. Row i of `penalty` is one more row of the data, with the response 0. `rest`
 # is the residual sum of squares, without a difference of large sums.
 tsqr_solve <- function(triangle, tolerance = 1e-7, penalty = NULL) {
-  width <- ncol(tsqr_check(triangle)) - 1L
-  columns <- seq_len(width)
-  rows <- rbind(triangle[, columns, drop = FALSE], penalty)
-  response <- c(triangle[, width + 1L], double(NROW(penalty)))
-  if (width == 0L) {
-    return(list(rank = 0L, pivot = integer(), coefficients = double(), effects = double(),
-                root = matrix(0, 0L, 0L), unscaled = matrix(0, 0L, 0L), rest = sum(response^2)))
-  }
-  fit <- stats::.lm.fit(unname(rows), response, tol = tolerance)
-  first <- seq_len(fit$rank)
-  kept <- fit$pivot[first]
-  coefficients <- rep(NA_real_, width)
-  coefficients[kept] <- fit$coefficients[first]
-  root <- fit$qr[first, first, drop = FALSE]
-  root[lower.tri(root)] <- 0
-  list(rank = fit$rank, pivot = fit$pivot, coefficients = coefficients,
-       effects = fit$effects[first], root = root,
-       unscaled = if (fit$rank > 0L) chol2inv(root) else root,
-       rest = sum(fit$effects[seq_along(fit$effects) > fit$rank]^2))
+  tsqr_check(triangle)
+  if (!is.null(penalty)) penalty <- cbind(penalty, 0)
+  .Call(C_triangle_solve, unname(rbind(triangle, penalty)), tolerance)
 }
 
 # Evaluates `expr`, a list of numeric vectors and matrices without missing rows or names, on rank 0

@@ -1,161 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "triangle.h"
 
-#include <math.h>
-#include <stdbool.h>
 #include <string.h>
 
-#include "numerics/lanes.h"
+#include "numerics/least_squares.h"
+#include "numerics/triangle.h"
 
-enum { BLOCK_BYTES = 1 << 18, BLOCK_LEAST = 32, BLOCK_MOST = 512, PANEL_BLOCKS = 64 };
-
-/* The block has `rows` rows, and its columns are `stride` apart, both multiples of LANES. R is stored by rows. */
-typedef struct {
-  size_t width, stride, rows;
-  double *block;
-} triangle_block;
-
-LANES_INLINE double triangle_total(const lanes *x) {
-  return ((*x)[0] + (*x)[1]) + ((*x)[2] + (*x)[3]);
-}
-
-/* Applies the reflection of the vector (1, v) to four columns from `first`: to `row` of R, and to the block. */
-LANES_INLINE void triangle_reflect_four(double *row, const double *v, double tau, double *first,
-                                        size_t stride, size_t rows) {
-  double *a = first, *b = a + stride, *c = b + stride, *d = c + stride;
-  lanes s = {0}, t = s, u = s, w = s, x;
-  for (size_t i = 0; i < rows; i += LANES) {
-    x = LANES_AT(v + i);
-    s += x * LANES_AT(a + i), t += x * LANES_AT(b + i);
-    u += x * LANES_AT(c + i), w += x * LANES_AT(d + i);
-  }
-  double sums[4] = {triangle_total(&s), triangle_total(&t), triangle_total(&u), triangle_total(&w)};
-  for (int k = 0; k < 4; k++) {
-    sums[k] = tau * (sums[k] + row[k]);
-    row[k] -= sums[k];
-  }
-  for (size_t i = 0; i < rows; i += LANES) {
-    x = LANES_AT(v + i);
-    s = LANES_AT(a + i) - sums[0] * x, t = LANES_AT(b + i) - sums[1] * x;
-    u = LANES_AT(c + i) - sums[2] * x, w = LANES_AT(d + i) - sums[3] * x;
-    LANES_PUT(a + i, s), LANES_PUT(b + i, t), LANES_PUT(c + i, u), LANES_PUT(d + i, w);
-  }
-}
-
-/* The same for all columns from `first`. */
-LANES_INLINE void triangle_reflect(triangle_block *b, double *row, const double *v, double tau,
-                                   size_t first) {
-  size_t k = first;
-  for (; k + 4 <= b->width; k += 4)
-    triangle_reflect_four(row + k, v, tau, b->block + k * b->stride, b->stride, b->rows);
-  for (; k < b->width; k++) {
-    double *column = b->block + k * b->stride, sum = row[k];
-    for (size_t i = 0; i < b->rows; i++) sum += v[i] * column[i];
-    row[k] -= tau * sum;
-    for (size_t i = 0; i < b->rows; i++) column[i] -= tau * sum * v[i];
-  }
-}
-
-/* The norm of a column, which neither overflows nor underflows where the norm does not. */
-LANES_INLINE double triangle_norm(const double *column, size_t rows) {
-  lanes sum = {0};
-  for (size_t i = 0; i < rows; i += LANES) sum += LANES_AT(column + i) * LANES_AT(column + i);
-  double squares = triangle_total(&sum), largest = 0;
-  if (isnan(squares) || (squares > 1e-280 && squares < 1e280)) return sqrt(squares);
-  for (size_t i = 0; i < rows; i++) {
-    if (!(fabs(column[i]) <= largest)) largest = fabs(column[i]);
-  }
-  if (largest == 0 || !isfinite(largest)) return largest;
-  squares = 0;
-  for (size_t i = 0; i < rows; i++) squares += (column[i] / largest) * (column[i] / largest);
-  return largest * sqrt(squares);
-}
-
-/* Decomposes R with the block under it. */
-LANES_CLONES static void triangle_add(triangle_block *b, double *r) {
-  for (size_t j = 0; j < b->width; j++) {
-    double *row = r + j * b->width, *v = b->block + j * b->stride, norm = triangle_norm(v, b->rows);
-    if (norm == 0) continue;
-    double alpha = row[j], beta = -copysign(hypot(alpha, norm), alpha);
-    for (size_t i = 0; i < b->rows; i++) v[i] /= alpha - beta;
-    row[j] = beta;
-    triangle_reflect(b, row, v, (beta - alpha) / beta, j + 1);
-  }
-}
-
-/* Fills the block behind `rows` rows up to a multiple of LANES. Rows of zeros do not change R. */
-static void triangle_fill(triangle_block *b, size_t rows) {
-  b->rows = (rows + LANES - 1) / LANES * LANES;
-  for (size_t k = 0; k < b->width; k++)
-    for (size_t i = rows; i < b->rows; i++) b->block[k * b->stride + i] = 0;
-}
-
-/* Takes the rows of R, by rows, into the block. */
-static void triangle_take(triangle_block *b, const double *r, size_t from) {
-  size_t left = b->width - from, rows = b->stride < left ? b->stride : left;
-  for (size_t k = 0; k < b->width; k++) {
-    for (size_t i = 0; i < rows; i++) b->block[k * b->stride + i] = r[(from + i) * b->width + k];
-  }
-  triangle_fill(b, rows);
-}
-
-/* Adds the triangle of a panel to R. */
-static void triangle_merge(triangle_block *b, double *r, double *panel) {
-  for (size_t from = 0; from < b->width; from += b->stride) {
-    triangle_take(b, panel, from);
-    triangle_add(b, r);
-  }
-  memset(panel, 0, b->width * b->width * sizeof *panel);
-}
-
-/* Takes rows of a column, subtracts `shift`, and multiplies them. A row of weight 0 may have any value. */
-static void triangle_copy(double *to, const double *from, double shift, const double *weights,
-                          size_t rows) {
-  if (!weights)
-    for (size_t i = 0; i < rows; i++) to[i] = from[i] - shift;
-  else
-    for (size_t i = 0; i < rows; i++) to[i] = weights[i] == 0 ? 0 : (from[i] - shift) * weights[i];
-}
-
-static size_t triangle_stride(size_t width) {
-  size_t rows = BLOCK_BYTES / sizeof(double) / (width ? width : 1);
-  return rows < BLOCK_LEAST ? BLOCK_LEAST : rows > BLOCK_MOST ? BLOCK_MOST : rows / LANES * LANES;
-}
-
-/* The source of a block. `weights` and `shift` may be NULL, and `y` is NULL without a column behind those of `x`. */
-typedef struct {
-  size_t count, columns;
-  const double *x, *y, *weights, *shift;
-} triangle_rows;
-
-/* Takes the next block, from row `from`. */
-static void triangle_read(triangle_block *b, const triangle_rows *rows, size_t from) {
-  double *to = b->block;
-  const double *weights = rows->weights ? rows->weights + from : NULL;
-  size_t left = rows->count - from, count = b->stride < left ? b->stride : left;
-  if (rows->shift) {
-    for (size_t i = 0; i < count; i++) to[i] = weights ? weights[i] : 1;
-    to += b->stride;
-  }
-  for (size_t k = 0; k < rows->columns; k++, to += b->stride)
-    triangle_copy(to, rows->x + k * rows->count + from, rows->shift ? rows->shift[k] : 0, weights,
-                  count);
-  if (rows->y) triangle_copy(to, rows->y + from, 0, weights, count);
-  triangle_fill(b, count);
-}
-
-static double *triangle_zero(size_t width) {
-  double *r = (double *)R_alloc(width * width + 1, sizeof *r);
-  memset(r, 0, width * width * sizeof *r);
-  return r;
-}
-
-/* Transposes between rows and columns. */
-static void triangle_turn(double *to, const double *from, size_t width) {
-  for (size_t i = 0; i < width; i++) {
-    for (size_t k = 0; k < width; k++) to[i * width + k] = from[k * width + i];
-  }
-}
+enum { ROWS_UNTIL_PAUSE = 1 << 16 };
 
 static void triangle_check(SEXP values, R_xlen_t length, const char *name) {
   if (Rf_isNull(values) || (Rf_isReal(values) && Rf_xlength(values) == length)) return;
@@ -166,34 +17,116 @@ static const double *triangle_numbers(SEXP values) {
   return Rf_isNull(values) ? NULL : REAL_RO(values);
 }
 
-SEXP triangle_of(SEXP x, SEXP y, SEXP weights, SEXP above, SEXP shift) {
+static double *triangle_memory(size_t count) {
+  return (double *)R_alloc(count + 1, sizeof(double));
+}
+
+/* A matrix of R, from rows that are `stride` apart. */
+static SEXP triangle_matrix(const double *rows, size_t stride, size_t width) {
+  SEXP result = Rf_allocMatrix(REALSXP, (int)width, (int)width);
+  for (size_t i = 0; i < width; i++)
+    for (size_t k = 0; k < width; k++) REAL(result)[k * width + i] = rows[i * stride + k];
+  return result;
+}
+
+SEXP triangle_open(SEXP width, SEXP centered) {
+  size_t columns = (size_t)Rf_asInteger(width);
+  SEXP state = PROTECT(Rf_allocVector(REALSXP, (R_xlen_t)num_triangle_size(columns)));
+  num_triangle_open(REAL(state), columns, Rf_asLogical(centered));
+  UNPROTECT(1);
+  return state;
+}
+
+SEXP triangle_add(SEXP state, SEXP x, SEXP last, SEXP roots, SEXP ones) {
   if (!Rf_isReal(x) || !Rf_isMatrix(x)) Rf_error("the rows are not a matrix of doubles");
-  triangle_check(shift, Rf_ncols(x), "shift");
-  size_t count = (size_t)Rf_nrows(x);
-  size_t width = (size_t)Rf_ncols(x) + !Rf_isNull(y) + !Rf_isNull(shift);
-  triangle_check(y, (R_xlen_t)count, "y");
-  triangle_check(weights, (R_xlen_t)count, "weights");
-  triangle_check(above, (R_xlen_t)(width * width), "above");
-  triangle_rows rows = {count,
-                        (size_t)Rf_ncols(x),
-                        REAL_RO(x),
-                        triangle_numbers(y),
-                        triangle_numbers(weights),
-                        triangle_numbers(shift)};
-  triangle_block b = {.width = width, .stride = triangle_stride(width)};
-  b.block = (double *)R_alloc(b.stride * width + 1, sizeof *b.block);
-  double *r = triangle_zero(width), *panel = triangle_zero(width);
-  if (!Rf_isNull(above)) triangle_turn(r, REAL_RO(above), width);
-  for (size_t from = 0, blocks = 1; from < count; from += b.stride, blocks++) {
-    triangle_read(&b, &rows, from);
-    triangle_add(&b, panel);
-    if (blocks % PANEL_BLOCKS != 0) continue;
-    triangle_merge(&b, r, panel);
+  size_t count = (size_t)Rf_nrows(x), columns = (size_t)Rf_ncols(x);
+  num_triangle_rows rows = {.columns = columns, .row_step = 1, .column_step = count};
+  rows.ones = Rf_asLogical(ones);
+  triangle_check(last, (R_xlen_t)count, "last");
+  triangle_check(roots, (R_xlen_t)count, "roots");
+  size_t width = rows.ones + columns + !Rf_isNull(last);
+  triangle_check(state, (R_xlen_t)num_triangle_size(width), "state");
+  SEXP result = PROTECT(Rf_duplicate(state));
+  const double *y = triangle_numbers(last), *weights = triangle_numbers(roots);
+  for (size_t from = 0; from < count; from += rows.count) {
+    rows.count = count - from < ROWS_UNTIL_PAUSE ? count - from : ROWS_UNTIL_PAUSE;
+    rows.x = REAL_RO(x) + from;
+    rows.last = y ? y + from : NULL;
+    rows.roots = weights ? weights + from : NULL;
+    num_triangle_add(REAL(result), &rows);
     R_CheckUserInterrupt();
   }
-  triangle_merge(&b, r, panel);
-  SEXP result = PROTECT(Rf_allocMatrix(REALSXP, (int)width, (int)width));
-  triangle_turn(REAL(result), r, width);
+  UNPROTECT(1);
+  return result;
+}
+
+/* A message of `width` columns. */
+static SEXP triangle_message(const double *numbers, size_t width) {
+  R_xlen_t size = (R_xlen_t)num_triangle_message(width);
+  SEXP result = Rf_allocVector(REALSXP, size);
+  memcpy(REAL(result), numbers, (size_t)size * sizeof *numbers);
+  return result;
+}
+
+/* A copy of a state or message, in the memory of a state. */
+static double *triangle_state(SEXP numbers, size_t width, size_t size) {
+  double *state = triangle_memory(num_triangle_size(width));
+  triangle_check(numbers, (R_xlen_t)size, "state");
+  num_triangle_open(state, width, 0);
+  memcpy(state, REAL_RO(numbers), size * sizeof *state);
+  return state;
+}
+
+SEXP triangle_close(SEXP state, SEXP width) {
+  size_t columns = (size_t)Rf_asInteger(width);
+  double *copy = triangle_state(state, columns, num_triangle_size(columns));
+  num_triangle_close(copy, columns);
+  return triangle_message(copy, columns);
+}
+
+SEXP triangle_merge(SEXP message, SEXP other, SEXP width) {
+  size_t columns = (size_t)Rf_asInteger(width), size = num_triangle_message(columns);
+  double *state = triangle_state(message, columns, size);
+  triangle_check(other, (R_xlen_t)size, "other");
+  num_triangle_merge(state, REAL_RO(other), columns);
+  return triangle_message(state, columns);
+}
+
+SEXP triangle_finish(SEXP message, SEXP width) {
+  size_t columns = (size_t)Rf_asInteger(width);
+  double *copy = triangle_state(message, columns, num_triangle_message(columns));
+  num_triangle_finish(copy, columns);
+  return triangle_matrix(copy, columns, columns);
+}
+
+SEXP triangle_solve(SEXP x, SEXP tolerance) {
+  const char *names[] = {"rank", "pivot",    "coefficients", "effects",
+                         "root", "unscaled", "rest",         ""};
+  if (!Rf_isReal(x) || !Rf_isMatrix(x)) Rf_error("the rows are not a matrix of doubles");
+  size_t rows = (size_t)Rf_nrows(x), columns = (size_t)Rf_ncols(x) - 1;
+  double *by_rows = triangle_memory(rows * (columns + 1));
+  for (size_t i = 0; i < rows; i++)
+    for (size_t k = 0; k <= columns; k++) by_rows[i * (columns + 1) + k] = REAL_RO(x)[k * rows + i];
+  SEXP result = PROTECT(Rf_mkNamed(VECSXP, names));
+  SET_VECTOR_ELT(result, 1, Rf_allocVector(INTSXP, (R_xlen_t)columns));
+  SET_VECTOR_ELT(result, 2, Rf_allocVector(REALSXP, (R_xlen_t)columns));
+  num_solution s = {.order = INTEGER(VECTOR_ELT(result, 1)),
+                    .coefficients = REAL(VECTOR_ELT(result, 2)),
+                    .effects = triangle_memory(columns),
+                    .root = triangle_memory(columns * columns),
+                    .unscaled = triangle_memory(columns * columns)};
+  num_least_squares(by_rows, rows, columns, Rf_asReal(tolerance), &s,
+                    triangle_memory(num_least_squares_scratch(rows, columns)));
+  for (size_t k = 0; k < columns; k++) {
+    s.order[k]++;
+    if (R_IsNaN(s.coefficients[k])) s.coefficients[k] = NA_REAL;
+  }
+  SET_VECTOR_ELT(result, 0, Rf_ScalarInteger((int)s.rank));
+  SET_VECTOR_ELT(result, 3, Rf_allocVector(REALSXP, (R_xlen_t)s.rank));
+  if (s.rank > 0) memcpy(REAL(VECTOR_ELT(result, 3)), s.effects, s.rank * sizeof(double));
+  SET_VECTOR_ELT(result, 4, triangle_matrix(s.root, columns, s.rank));
+  SET_VECTOR_ELT(result, 5, triangle_matrix(s.unscaled, columns, s.rank));
+  SET_VECTOR_ELT(result, 6, Rf_ScalarReal(s.rest));
   UNPROTECT(1);
   return result;
 }

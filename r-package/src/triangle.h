@@ -1,19 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The triangle R of a QR decomposition of many rows, by Householder reflections (Golub and Van Loan, Matrix
- * Computations, section 5.2). Rows are taken in blocks that stay in the cache: a reflection of a block touches one row
- * of R and the block. So the rows are read once, and no copy of them is made. Triangles of panels of blocks are
- * reduced in the same way, so that rounding errors grow with the number of panels.
+ * Triangles of rows and least squares, for R/tsqr.R: numerics/triangle.h and numerics/least_squares.h.
  */
 #ifndef SPARKRING_TRIANGLE_H
 #define SPARKRING_TRIANGLE_H
 
 #include <Rinternals.h>
 
-/* R of the triangle `above`, unless it is NULL, and of the rows of the double matrix `x`, with the column `y` behind
- * them unless it is NULL. Unless `shift` is NULL, a column of ones is in front of them, and `shift[k]` is subtracted
- * from column k of `x`. Row i is multiplied by `weights[i]`, unless that is NULL. Returns a square matrix, where signs
- * of rows are arbitrary. Its columns are not finite from the first one on that has such values or too large ones. */
-SEXP triangle_of(SEXP x, SEXP y, SEXP weights, SEXP above, SEXP shift);
+/* A state of no rows, as doubles. */
+SEXP triangle_open(SEXP width, SEXP centered);
+
+/* A new state, with the rows of the double matrix `x`: after a 1 if there are `ones`, and before `last` unless it is NULL.
+ * Row i is multiplied by `roots[i]`, unless that is NULL. */
+SEXP triangle_add(SEXP state, SEXP x, SEXP last, SEXP roots, SEXP ones);
+
+/* The message of a state, and that of the rows of two messages. */
+SEXP triangle_close(SEXP state, SEXP width);
+SEXP triangle_merge(SEXP message, SEXP other, SEXP width);
+
+/* R of a message, a square matrix. */
+SEXP triangle_finish(SEXP message, SEXP width);
+
+/* Least squares of the double matrix `x`, whose last column is the response. A list: `rank`, `pivot`, `coefficients`,
+ * `effects`, `root`, `unscaled` and `rest`, as in numerics/least_squares.h; columns count from 1. */
+SEXP triangle_solve(SEXP x, SEXP tolerance);
 
 #endif

@@ -37,11 +37,19 @@ def python_rank(comm, rows, seed):
             x = rows[np.arange(1, len(rows) + 1) % size == group.rank]
             scaler = Scaler(comm=group).fit(x)
             init = np.vstack([rows[:4], np.full((1, rows.shape[1]), 1e6)])
+            a, y = x[:, 0], x[:, 4]
+            weight = np.abs(a - 1e6) * (a < 1e6 + 1)
+            least = models.LinearRegression(comm=group).fit(x[:, :4], y, weight)
+            ridge = models.Ridge(0.5, comm=group).fit(x[:, :3], y)
+            plain = models.LinearRegression(comm=group, fit_intercept=False).fit(x[:, :3], y)
             given = models.KMeans(5, comm=group, init=init, tol=0).fit(x)
             drawn = Seeded(5, comm=group, random_state=seed, max_iter=100).fit(x)
             found |= {
                 (size, "mean"): scaler.mean_,
                 (size, "squares"): scaler.squares,
+                (size, "lm"): [least.intercept_, *least.coef_],
+                (size, "ridge"): [ridge.intercept_, *ridge.coef_],
+                (size, "plain"): plain.coef_,
                 (size, "given"): given.cluster_centers_,
                 (size, "iterations"): [given.n_iter_ - 1],  # the last one moves no row
                 (size, "drawn"): drawn.cluster_centers_,

@@ -112,20 +112,20 @@ class Problem:
     def look(self, beta: Array | None) -> Pass:
         """Make a pass. Collective."""
         deviance = 0.0
-        triangle = np.zeros((0, self.width + 1))
+        triangle = tsqr.Triangle(self.width + 1, centered=self.intercept)
 
         def take(block: Block) -> None:
-            nonlocal deviance, triangle
+            nonlocal deviance
             state = self.state(block, beta)
             deviance += self.deviance(state.y, state.mu, state.weight)
             if math.isfinite(deviance):
-                triangle = tsqr.append(triangle, self.working(state))
+                triangle.add(*self.working(state))
 
         self.rows.each(take)
         total = float(self.rows.comm.allreduce(np.array([deviance]))[0])
         if not math.isfinite(total):
             return Pass(math.inf, None)
-        return Pass(total, tsqr.combine(self.rows.comm, triangle))
+        return Pass(total, triangle.combine(self.rows.comm))
 
     def deviance(self, y: Array, mu: Array, weight: Array) -> float:
         """Return the deviance of rows; infinite where a mean is impossible."""
@@ -142,15 +142,14 @@ class Problem:
             found: Array = state.weight * slope**2 / self.family.variance(state.mu)
         return found
 
-    def working(self, state: State) -> Array:
-        """Return the weighted columns and working response of a step."""
+    def working(self, state: State) -> tuple[Array, Array, Array]:
+        """Return the columns, the working response and the roots of the weights of a step."""
         weight = self.working_weight(state)
-        good = weight > 0  # a slope of 0 has no response
-        slope = self.family.link.slope(state.eta[good])
-        response = (state.eta - state.offset)[good] + (state.y - state.mu)[good] / slope
-        joined = np.concatenate([state.design[good], response[:, None]], axis=1)
-        found: Array = joined * np.sqrt(weight[good])[:, None]
-        return found
+        weight[~(weight > 0)] = 0  # a slope of 0 has no response
+        with np.errstate(all="ignore"):
+            slope = self.family.link.slope(state.eta)
+            response: Array = state.eta - state.offset + (state.y - state.mu) / slope
+        return state.design, response, np.sqrt(weight)
 
 
 class Fit(NamedTuple):

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from sparkring.models import _moments as moments
+from sparkring.models import _tsqr as tsqr
 from sparkring.models._base import Regressor
 from sparkring.models._checks import check_flag, check_number
 from sparkring.models._tsqr import lead
@@ -15,6 +16,7 @@ from sparkring.models._tsqr import lead
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
     from typing_extensions import Self
 
     from sparkring._core import Communicator
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 
 DEPENDENT = 1e-12  # of the largest singular value
+CONSTANT = 1e-15  # of the length of a column
 
 
 class LinearModel(Regressor):
@@ -164,16 +167,11 @@ class Ridge(LinearModel):
 
 def solve_rows(model: Any, rows: Rows, alpha: float, intercept: bool) -> None:
     """Set the attributes of a model."""
-    found = moments.centered(rows, response=True, shifted=intercept)
+    found = moments.joined(rows, response=True, ones=intercept)
 
     def solve() -> dict[str, Any]:
-        triangle = found.triangle
-        assert triangle is not None
-        lengths = np.linalg.norm(triangle[:, 1:-1], axis=0)
-        solved = solve_triangle(triangle[int(intercept) :, 1:], lengths, alpha)
-        means = found.means()
-        level = means[-1] - means[:-1] @ solved["coefficients"] if intercept else 0.0
-        return {**solved, "intercept": level}
+        assert found.triangle is not None
+        return solve_triangle(found.triangle, alpha, intercept)
 
     solved = lead(rows.comm, solve)
     model.coef_ = solved["coefficients"]
@@ -182,46 +180,78 @@ def solve_rows(model: Any, rows: Rows, alpha: float, intercept: bool) -> None:
     model.rank_ = int(solved["rank"])
 
 
-def solve_triangle(triangle: Array, lengths: Array, alpha: float) -> dict[str, Any]:
+def solve_triangle(triangle: Array, alpha: float, intercept: bool) -> dict[str, Any]:
     """Solve from R of the features and, in the last column, the response.
 
-    ``lengths`` are those of the features before the column of ones was taken out of them.
+    With an intercept, a column of ones is in front.
     """
-    features, response = triangle[:, :-1], triangle[:, -1]
-    coefficients, rank = shortest(features, response, lengths, alpha)
-    singular = np.linalg.svd(features, compute_uv=False)
-    return {"coefficients": coefficients, "singular": singular, "rank": rank}
-
-
-def shortest(x: Array, y: Array, lengths: Array, alpha: float) -> tuple[Array, int]:
-    """Return the coefficients of least squares with a penalty, and the rank of the columns.
-
-    Without a penalty they are the shortest coefficients. The columns are scaled to one length, so
-    their units do not count. A column is constant if it is rounding noise of its ``lengths``.
-    """
-    rest = np.linalg.norm(x, axis=0)
-    used = rest > DEPENDENT * lengths
-    scale = rest[used]
-    left, singular, right = np.linalg.svd(x[:, used] / scale, full_matrices=False)
-    rank = int((singular > DEPENDENT * singular.max(initial=0)).sum())
-    coefficients = np.zeros(len(rest))
-    if rank == len(scale):
-        coefficients[used] = penalised(x[:, used], y, alpha)
+    ones = int(intercept)
+    around = triangle[ones:, ones:]
+    span = span_of(around[:, :-1], np.linalg.norm(triangle[:, ones:-1], axis=0))
+    coefficients = np.zeros(len(span.used))
+    if len(span.singular) == span.used.sum():
+        columns = np.concatenate([np.full(ones, True), span.used, [True]])
+        solved = tsqr.solve(penalised(triangle[:, columns], alpha, ones), 0.0).coefficients
+        coefficients[span.used] = solved[ones:]
+        level = solved[0] if intercept else 0.0
     else:
-        # The coefficients are in the space of the rows, and the penalty is the same on any basis.
-        across, root = np.linalg.qr((right[:rank] * scale).T)
-        inside = singular[:rank, None] * root.T
-        coefficients[used] = across @ penalised(inside, left[:, :rank].T @ y, alpha)
-    return coefficients, rank
+        coefficients[span.used] = shortest(span, around[:, -1], alpha)
+        means = triangle[0, 1:] / triangle[0, 0] if intercept else np.zeros(len(coefficients) + 1)
+        level = means[-1] - means[:-1] @ coefficients
+    singular = np.linalg.svd(around[:, :-1], compute_uv=False)
+    return {
+        "coefficients": coefficients,
+        "intercept": level,
+        "singular": singular,
+        "rank": len(span.singular),
+    }
 
 
-def penalised(x: Array, y: Array, alpha: float) -> Array:
-    """Solve for columns of full rank, scaled to one length."""
-    width = x.shape[1]
-    if alpha > 0:
-        x = np.concatenate([x, np.sqrt(alpha) * np.eye(width)])
-        y = np.append(y, np.zeros(width))
-    scale = np.linalg.norm(x, axis=0)
-    orthonormal, root = np.linalg.qr(x / scale)
-    found: Array = np.linalg.solve(root, orthonormal.T @ y) / scale
+def penalised(triangle: Array, alpha: float, free: int = 0) -> Array:
+    """Add the rows of a penalty of all but the first ``free`` coefficients."""
+    width = triangle.shape[1] - 1
+    if alpha == 0:
+        return triangle
+    rows = np.zeros((width - free, width + 1))
+    rows[:, free:width] = np.sqrt(alpha) * np.eye(width - free)
+    return np.concatenate([triangle, rows])
+
+
+class Span(NamedTuple):
+    """The singular value decomposition of columns, scaled to one length.
+
+    Attributes
+    ----------
+    used : array of bool
+        The columns; False for columns that are constant, up to rounding.
+    scale : array
+        The lengths of these columns.
+    left, singular, right : array
+        The decomposition, without what is 0 up to rounding.
+    """
+
+    used: NDArray[np.bool_]
+    scale: Array
+    left: Array
+    singular: Array
+    right: Array
+
+
+def span_of(x: Array, lengths: Array) -> Span:
+    """Decompose columns. ``lengths`` are those before the column of ones was taken out of them."""
+    rest = np.linalg.norm(x, axis=0)
+    used = rest > CONSTANT * lengths
+    left, singular, right = np.linalg.svd(x[:, used] / rest[used], full_matrices=False)
+    rank = int((singular > DEPENDENT * singular.max(initial=0)).sum())
+    return Span(used, rest[used], left[:, :rank], singular[:rank], right[:rank])
+
+
+def shortest(span: Span, y: Array, alpha: float) -> Array:
+    """Return the shortest coefficients of the used columns, with a penalty.
+
+    They are in the space of the rows, and the penalty is the same on any basis of it.
+    """
+    across, root = np.linalg.qr((span.right * span.scale).T)
+    inside = np.column_stack([span.singular[:, None] * root.T, span.left.T @ y])
+    found: Array = across @ tsqr.solve(penalised(inside, alpha), 0.0).coefficients
     return found

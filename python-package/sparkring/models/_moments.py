@@ -91,53 +91,44 @@ def columns_of(block: Block, response: bool) -> Array:
     return np.concatenate([block.x, block.numbers("y")[:, None]], axis=1)
 
 
-class Centered(NamedTuple):
-    """A triangle of the rows around their means.
+class Joined(NamedTuple):
+    """The triangle of the features and the response.
 
     Attributes
     ----------
     triangle : array or None
-        R of a column of ones, the features around ``shift``, and the response around its own, on
-        rank 0. All rows are multiplied with the root of their weight. The rows of R below the first
-        are R of the columns around their means.
-    shift : array
-        The numbers that were subtracted from the columns.
+        R on rank 0. All rows are multiplied by the root of their weight. With a column of ones, the
+        first row of R has the means, and the rows below are R of the columns around their means.
     rows : int
         The number of rows with a weight.
     """
 
     triangle: Array | None
-    shift: Array
     rows: int
 
     def means(self) -> Array:
-        """Return the means of the columns, on rank 0."""
+        """Return the means of the columns behind the column of ones, on rank 0."""
         assert self.triangle is not None
-        means: Array = self.shift + self.triangle[0, 1:] / self.triangle[0, 0]
+        means: Array = self.triangle[0, 1:] / self.triangle[0, 0]
         return means
 
 
-def centered(rows: Rows, response: bool, shifted: bool = True) -> Centered:
-    """Compute the triangle. Collective.
+def joined(rows: Rows, response: bool, ones: bool) -> Joined:
+    """Compute the triangle, with a column of ones in front or without it. Collective.
 
     Raises
     ------
     InvalidError
         If no rank has a row with a weight.
     """
-    width = rows.width + response
-    shift = shift_of(rows, response) if shifted else np.zeros(width)
-    count = 0
+    triangle = tsqr.Triangle(ones + rows.width + response, centered=ones)
 
-    def matrix(block: Block) -> Array:
-        nonlocal count
-        count += int((block.weight > 0).sum())
-        columns = columns_of(block, response) - shift
-        joined = np.concatenate([np.ones((len(columns), 1)), columns], axis=1)
-        found: Array = joined * np.sqrt(block.weight)[:, None]
-        return found
+    def take(block: Block) -> None:
+        last = block.numbers("y") if response else None
+        triangle.add(block.x, last, np.sqrt(block.weight), ones)
 
-    triangle = tsqr.gather(rows, 1 + width, matrix)
-    total = int(rows.comm.allreduce(np.array([count]))[0])
+    rows.each(take)
+    found = triangle.combine(rows.comm)
+    total = int(rows.comm.broadcast(np.array([triangle.rows]))[0])
     check_count(total)
-    return Centered(triangle, shift, total)
+    return Joined(found, total)

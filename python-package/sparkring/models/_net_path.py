@@ -56,15 +56,11 @@ def fit(rows: Rows, settings: Settings, alphas: Array | None, count: int, eps: f
     if settings.family.name != "gaussian":
         problem = irls.Problem(rows, settings.family, settings.intercept)
         return newton(problem, settings, alphas, count, eps)
-    found = moments.centered(rows, response=True, shifted=settings.intercept)
+    found = moments.joined(rows, response=True, ones=True)
 
     def solve() -> dict[str, Any]:
         assert found.triangle is not None
-        part = squares_path(found.triangle, settings, alphas, count, eps)
-        level = part.intercepts
-        if settings.intercept:
-            level = level + found.shift[-1] - part.coefficients @ found.shift[:-1]
-        return part._replace(intercepts=level)._asdict()
+        return squares_path(found.triangle, settings, alphas, count, eps)._asdict()
 
     return Path(**lead(rows.comm, solve))
 

@@ -121,7 +121,7 @@ class PCA(Transformer):
         self._take(found.rows, found.mean, singular, right, total, most)
 
     def _fit_fully(self, rows: Rows) -> None:
-        around = moments.centered(rows, response=False)
+        around = moments.joined(rows, response=False, ones=True)
         most = min(around.rows, rows.width)
         check_most(self.n_components, most)
 
@@ -268,7 +268,7 @@ class TruncatedSVD(Transformer):
         self._take(singular, right, variance, float(around.variance.sum()))
 
     def _fit_fully(self, rows: Rows) -> None:
-        joined = moments.centered(rows, response=False, shifted=False)
+        joined = moments.joined(rows, response=False, ones=True)
         count = self.n_components
         check_most(count, min(joined.rows, rows.width))
 

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The QR decomposition of a matrix whose rows are spread over the ranks (TSQR).
 
-A rank decomposes its rows block by block. Triangles of two ranks are stacked and decomposed again,
-along a binomial tree that ends on rank 0. Nothing is squared, so singular values keep their digits
-(J. Demmel, L. Grigori, M. Hoemmen and J. Langou, 2012, SIAM Journal on Scientific Computing 34).
-Only R is computed, on rank 0. `lead` sends what rank 0 makes of it to all ranks, because processors
-that round differently would compute different results.
+A rank decomposes its rows block by block, by numerics/triangle.h. Triangles of two ranks are
+stacked and decomposed again, along a binomial tree that ends on rank 0. Only R is computed, on rank
+0. `lead` sends what rank 0 makes of it to all ranks, because processors that round differently
+would compute different results.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 import numpy as np
 
+from sparkring import _numerics as numerics
 from sparkring._agree import agree
 
 if TYPE_CHECKING:
@@ -27,49 +27,87 @@ if TYPE_CHECKING:
     from sparkring.models._table import Array
 
 
+class Triangle:
+    """R of the rows of this rank.
+
+    Parameters
+    ----------
+    width : int
+        The numbers of a row.
+    centered : bool
+        Whether the first column is 1: the other columns then keep their digits far from 0.
+
+    Attributes
+    ----------
+    rows : int
+        The rows of all ranks that count, after `combine` on rank 0.
+    """
+
+    def __init__(self, width: int, centered: bool = False) -> None:
+        self.width = width
+        self.state = np.empty(numerics.triangle_size(width))
+        self.rows = 0
+        numerics.triangle_open(self.state, width, centered)
+
+    def add(
+        self,
+        x: Array,
+        last: Array | None = None,
+        roots: Array | None = None,
+        ones: bool = False,
+    ) -> None:
+        """Add rows: 1 with ``ones``, ``x`` and ``last``, times the ``roots`` of their weights."""
+        last = None if last is None else np.ascontiguousarray(last)
+        numerics.triangle_add(self.state, np.ascontiguousarray(x), last, roots, ones)
+
+    def combine(self, comm: Communicator) -> Array | None:
+        """Return R of the rows of all ranks on rank 0, and None elsewhere. Collective.
+
+        R is square. Its diagonal is not negative, so R does not depend on the number of ranks, up
+        to rounding.
+        """
+        numerics.triangle_close(self.state, self.width)
+        message = self.state[: numerics.triangle_message(self.width)]
+        step = 1
+        while step < comm.size:
+            if comm.rank % (2 * step) == step:
+                comm.send(message, comm.rank - step)
+                return None
+            if comm.rank + step < comm.size:
+                other = comm.recv(message, comm.rank + step)
+                numerics.triangle_merge(self.state, other, self.width)
+            step *= 2
+        return self.finish()
+
+    def finish(self) -> Array:
+        """Return R of the rows of this rank, which are closed."""
+        message = self.state[: numerics.triangle_message(self.width)]
+        self.rows = int(message[-1])
+        numerics.triangle_finish(message, self.width)
+        return message[: self.width**2].reshape(self.width, self.width)
+
+
 def append(triangle: Array, rows: Array) -> Array:
     """Return R of the rows of a triangle and further rows."""
-    found: Any = np.linalg.qr(np.concatenate([triangle, rows]), mode="r")
-    return found  # type: ignore[no-any-return] # the stubs of NumPy know no mode
+    found = Triangle(rows.shape[1])
+    found.add(triangle)
+    found.add(rows)
+    numerics.triangle_close(found.state, found.width)
+    return found.finish()
 
 
 def gather(rows: Rows, width: int, matrix: Callable[[Block], Array]) -> Array | None:
-    """Return R of ``matrix(block)`` of all blocks on rank 0, and None elsewhere. Collective.
-
-    R is square. Its diagonal is not negative, so R does not depend on the number of ranks, up to
-    rounding.
-    """
-    triangle = np.zeros((0, width))
-
-    def take(block: Block) -> None:
-        nonlocal triangle
-        triangle = append(triangle, matrix(block))
-
-    rows.each(take)
-    return combine(rows.comm, triangle)
+    """Return R of ``matrix(block)`` of all blocks on rank 0, and None elsewhere. Collective."""
+    triangle = Triangle(width)
+    rows.each(lambda block: triangle.add(matrix(block)))
+    return triangle.combine(rows.comm)
 
 
 def combine(comm: Communicator, triangle: Array) -> Array | None:
     """Return R of the triangles of all ranks on rank 0, and None elsewhere. Collective."""
-    triangle = square(triangle)
-    step = 1
-    while step < comm.size:
-        if comm.rank % (2 * step) == step:
-            comm.send(triangle, comm.rank - step)
-            return None
-        if comm.rank + step < comm.size:
-            triangle = append(triangle, comm.recv(triangle, comm.rank + step))
-        step *= 2
-    signs: Array = np.where(np.diag(triangle) < 0, -1.0, 1.0)
-    return triangle * signs[:, None]
-
-
-def square(triangle: Array) -> Array:
-    """Add the rows of zeros that R of few rows lacks."""
-    width = triangle.shape[1]
-    found = np.zeros((width, width))
-    found[: len(triangle)] = triangle
-    return found
+    found = Triangle(triangle.shape[1])
+    found.add(triangle)
+    return found.combine(comm)
 
 
 def lead(comm: Communicator, make: Callable[[], Mapping[str, Any]]) -> dict[str, NDArray[Any]]:
@@ -116,26 +154,16 @@ def solve(triangle: Array, tolerance: float = 1e-7) -> Solution:
     A column depends on columns before it, if less than ``tolerance`` of its length is left without
     their directions, as in ``lm()`` of R.
     """
-    rest = np.array(triangle)
-    width = rest.shape[1] - 1
-    lengths = np.linalg.norm(rest, axis=0)
-    kept: list[int] = []
-    for column in range(width):
-        row = len(kept)
-        vector = np.array(rest[row:, column])
-        size = np.linalg.norm(vector)
-        if size <= tolerance * lengths[column]:
-            continue
-        kept.append(column)
-        vector[0] += np.copysign(size, vector[0])
-        vector /= np.linalg.norm(vector)
-        rest[row:] -= 2 * np.outer(vector, vector @ rest[row:])
-    rank = len(kept)
-    root, effects = np.triu(rest[:rank][:, kept]), rest[:rank, -1]
-    coefficients, unscaled = np.zeros(width), np.zeros((width, width))
-    coefficients[kept] = np.linalg.solve(root, effects)
-    inverse = np.linalg.solve(root, np.eye(rank))
-    unscaled[np.ix_(kept, kept)] = inverse @ inverse.T
-    mask = np.zeros(width, bool)
-    mask[kept] = True
-    return Solution(coefficients, mask, unscaled)
+    width = triangle.shape[1] - 1
+    order = np.empty(width, np.int32)
+    coefficients, effects = np.empty((2, width))
+    root, inverse = np.empty((2, width, width))
+    rank, _ = numerics.least_squares(
+        np.ascontiguousarray(triangle), tolerance, order, coefficients, effects, root, inverse
+    )
+    used = order[:rank]
+    kept = np.zeros(width, bool)
+    kept[used] = True
+    unscaled = np.zeros((width, width))
+    unscaled[np.ix_(used, used)] = inverse[:rank, :rank]
+    return Solution(np.where(kept, coefficients, 0.0), kept, unscaled)

@@ -22,7 +22,10 @@ double *calls_memory(arrays *of, size_t count);
   call(moments_size) call(moments_open) call(moments_add) call(moments_merge) call(moments_close)  \
       call(kmeans_nearest) call(kmeans_distance) call(kmeans_sums) call(kmeans_means)              \
           call(kmeans_refill) call(kmeans_moves) call(kmeans_half) call(kmeans_assign)             \
-              call(kmeans_first) call(kmeans_total) call(kmeans_draw) call(kmeans_choose)
+              call(kmeans_first) call(kmeans_total) call(kmeans_draw) call(kmeans_choose)          \
+                  call(triangle_size) call(triangle_message) call(triangle_open)                   \
+                      call(triangle_add) call(triangle_close) call(triangle_merge)                 \
+                          call(triangle_finish) call(least_squares)
 
 #define CALLS_DECLARE(name) PyObject *calls_##name(PyObject *module, PyObject *arguments);
 CALLS_OF(CALLS_DECLARE)
