@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import traceback
 import types
 
@@ -18,9 +19,10 @@ pytestmark = pytest.mark.quick
 OUTPUT = types.SimpleNamespace(last_lines=lambda rank: [f"{rank} was here"], hosts={1: "10.0.0.7"})
 
 
-def explain(text):
+def explain(text, directory=None):
     job = BarrierJob(None, 2, None, 1.0, print, OUTPUT)
-    return job.explain(SparkError(RuntimeError(text)), Attempt(b"", {}, 0, None, echo=True))
+    attempt = Attempt(b"", {}, 0, None, echo=True, directory=directory)
+    return job.explain(SparkError(RuntimeError(text)), attempt)
 
 
 @pytest.mark.parametrize(
@@ -37,6 +39,12 @@ def explain(text):
 def test_executors_lack_a_module(module, what):
     with pytest.raises(sparkring.UnsupportedError, match=f"the executors' Python has {what}"):
         explain(f"PythonException: ...\nModuleNotFoundError: No module named '{module}'\n\n\tat x")
+
+
+def test_tasks_of_this_machine_run_another_python():
+    remedy = re.escape(f"no package sparkring: set PYSPARK_PYTHON={sys.executable} before")
+    with pytest.raises(sparkring.UnsupportedError, match=remedy):
+        explain("ModuleNotFoundError: No module named 'sparkring'", directory="/")
 
 
 LOST = "ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason: "

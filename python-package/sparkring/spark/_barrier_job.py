@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 import threading
 import time
 import uuid
@@ -121,13 +122,7 @@ class BarrierJob:
             return failure
         missing = re.search(r"No module named '(sparkring(?:\.[\w.]+)?)'", text)
         if missing is not None:
-            what = "no package sparkring"
-            if missing[1] != "sparkring":
-                what = f"an old package sparkring, without {missing[1]}"
-            raise UnsupportedError(
-                f"the executors' Python has {what}: install this version there, or send an"
-                " environment that has it (spark.archives)"
-            ) from error
+            raise another_python(missing[1], here=attempt.here) from error
         cancelled = re.search(r"Job \d+ cancelled[^\n]*|\[OPERATION_CANCEL+ED\][^\n]*", text)
         if cancelled is not None:
             why = cancelled[0].strip().rstrip(".")[:LONGEST]
@@ -162,6 +157,20 @@ class BarrierJob:
         executor = re.search(r"\(executor (\S+) exited", why)
         host = self.host_of(executor[1]) if executor else ""
         return host or (self.log_server.hosts.get(number, "") if self.log_server else "")
+
+
+def another_python(missing: str, *, here: bool) -> UnsupportedError:
+    """Make the error of tasks whose Python lacks a module of sparkring."""
+    lacks = "no package sparkring"
+    if missing != "sparkring":
+        lacks = f"an old package sparkring, without {missing}"
+    remedy = "install this version there, or send an environment that has it (spark.archives)"
+    if here:
+        remedy = (
+            f"set PYSPARK_PYTHON={sys.executable} before the session starts, so that tasks run the"
+            " Python of this program"
+        )
+    return UnsupportedError(f"the executors' Python has {lacks}: {remedy}")
 
 
 class Watch:
