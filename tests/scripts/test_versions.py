@@ -27,3 +27,9 @@ def test_other_files_read_it():
         text = (ROOT / file).read_text()
         assert VERSION not in text, file
         assert "RING_VERSION" in text, file
+
+
+def test_pages_do_not_name_a_file_of_one_version():
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("vignettes/*.Rmd")]
+    assert len(pages) > 30
+    assert [page for page in pages if re.search(r"sparkring[-_]\d+\.\d", page.read_text())] == []
