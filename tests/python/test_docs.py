@@ -21,6 +21,7 @@ import sparkring.spark
 from sparkring.spark._driver import OURS
 from sparkring.spark._options import Options
 
+VIGNETTES = Path(__file__).parents[2] / "vignettes"
 METHODS = [
     name
     for name, member in vars(sparkring.Communicator).items()
@@ -161,7 +162,7 @@ def test_starts_have_the_arguments_of_those_that_wait():
 @pytest.mark.parametrize("name", ["python", "train", "data", "mpi", "migration", "elsewhere"])
 def test_vignettes_name_what_there_is(name):
     """Also in tables and in code that is only shown."""
-    text = (Path(__file__).parents[2] / "vignettes" / f"{name}.Rmd").read_text()
+    text = (VIGNETTES / f"{name}.Rmd").read_text()
     methods = set(re.findall(r"\bcomm[.]([a-z_]+)", text))
     functions = re.findall(r"\bsparkring[.](?:(spark|data|models)[.])?([A-Za-z_]+)", text)
     assert len(methods) > 1
@@ -170,6 +171,15 @@ def test_vignettes_name_what_there_is(name):
         if function in ("torch", "keras", "tensorflow"):  # packages that import a framework
             continue
         assert hasattr(getattr(sparkring, module) if module else sparkring, function), function
+
+
+@pytest.mark.parametrize("page", VIGNETTES.glob("*.Rmd"), ids=lambda page: page.stem)
+def test_guides_name_a_file_before_they_show_it(page):
+    """A reader pastes a program into the file that the next command or line reads."""
+    text = page.read_text()
+    for chunk in re.finditer(r'^```\{cat.* file = "(.+?)"', text, re.MULTILINE):
+        assert f"`{chunk[1]}`" in text[: chunk.start()], chunk[1]
+    assert not re.findall(r"`vignettes/\w+\.Rmd`", text)  # a link leads there, on the site, too
 
 
 def mypy(*arguments):
