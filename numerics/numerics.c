@@ -2,9 +2,16 @@
  *
  * All numerics as one file: what the R and the Python package compile.
  */
+#include "cox.c"
+#include "cox_clusters.c"
+#include "cox_newton.c"
+#include "cox_records.c"
+#include "cox_times.c"
 #include "kmeans.c"
 #include "kmeans_start.c"
 #include "least_squares.c"
 #include "moments.c"
+#include "positive.c"
+#include "products.c"
 #include "random.c"
 #include "triangle.c"

@@ -100,3 +100,91 @@ def least_squares(
     unscaled: _Doubles,
     /,
 ) -> tuple[int, float]: ...
+def cox_size(width: int, /) -> int: ...
+def cox_distances(
+    x: _Doubles, weights: _Doubles | None, means: _Doubles, sums: _Doubles, /
+) -> None: ...
+def cox_pack(
+    fields: _Doubles, x: _Doubles, means: _Doubles, scales: _Doubles, all: _Doubles, /
+) -> None: ...
+def cox_sort(rows: _Doubles, numbers: int, sorted: _Doubles, /) -> None: ...
+def cox_propose(rows: _Doubles, numbers: int, proposals: _Doubles, /) -> int: ...
+def cox_divide(rows: _Doubles, numbers: int, proposals: _Doubles, counts: _Doubles, /) -> None: ...
+def cox_carry(edges: _Doubles, rank: int, back: bool, carried: _Doubles, /) -> None: ...
+def cox_times_sum(times: _Doubles, /) -> float: ...
+def cox_chains(times: _Doubles, mean: float, firsts: _Doubles, /) -> None: ...
+def cox_chain_before(edges: _Doubles, mean: float, /) -> float: ...
+def cox_groups(all: _Doubles, width: int, /) -> int: ...
+def cox_row(width: int, details: bool, /) -> int: ...
+def cox_state(width: int, /) -> int: ...
+def cox_risks(
+    all: _Doubles,
+    width: int,
+    efron: bool,
+    details: bool,
+    risks: _Doubles,
+    rows: _Doubles,
+    state: _Doubles,
+    coefficients: _Doubles,
+    /,
+) -> None: ...
+def cox_edge(
+    all: _Doubles,
+    width: int,
+    efron: bool,
+    details: bool,
+    risks: _Doubles,
+    rows: _Doubles,
+    state: _Doubles,
+    back: bool,
+    edge: _Doubles,
+    /,
+) -> None: ...
+def cox_back(
+    all: _Doubles,
+    width: int,
+    efron: bool,
+    details: bool,
+    risks: _Doubles,
+    rows: _Doubles,
+    state: _Doubles,
+    carried: _Doubles,
+    /,
+) -> None: ...
+def cox_forward(
+    all: _Doubles,
+    width: int,
+    efron: bool,
+    details: bool,
+    risks: _Doubles,
+    rows: _Doubles,
+    state: _Doubles,
+    carried: _Doubles,
+    sums: _Doubles,
+    /,
+) -> None: ...
+def cox_residuals(
+    all: _Doubles,
+    width: int,
+    efron: bool,
+    details: bool,
+    risks: _Doubles,
+    rows: _Doubles,
+    state: _Doubles,
+    carried: _Doubles,
+    residuals: _Doubles,
+    /,
+) -> None: ...
+def cox_clusters(rows: _Doubles, clusters: _Doubles, /) -> int: ...
+def cox_influence(clusters: _Doubles, matrix: _Doubles | None, sums: _Doubles, /) -> None: ...
+def cox_step(
+    sums: _Doubles,
+    first: bool,
+    tolerance: float,
+    kept: _Integers,
+    step: _Doubles,
+    variance: _Doubles,
+    /,
+) -> float: ...
+def cox_change(before: float, now: float, /) -> float: ...
+def positive_wald(covariance: _Doubles, values: _Doubles, tolerance: float, /) -> float: ...

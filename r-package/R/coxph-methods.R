@@ -5,21 +5,35 @@
 # The hazard of each stratum at each time, for rows at the means of the covariates: a list with
 # `table`, a matrix with a row for each time, and the number of rows of each stratum.
 coxph_baseline <- function(comm, records, fit, levels) {
-  sweep <- coxph_pass(comm, records, coxph_beta(records, fit), fit$efron, detail = TRUE)$sweep
-  signed <- t(records$sign * records$weights)
-  at_risk <- records_cumulate(comm, records$stratum, signed, TRUE)[1L, records$first]
-  count <- length(records$first)
-  censored <- records$sign > 0 & !records$event
-  lost <- records_sums(records$weights[censored], records$group[censored], count)
-  stops <- tabulate(records$group[records$sign > 0], count) > 0
-  table <- rbind(records$strata, records$time[records$first], at_risk, records$died, lost,
-                 sweep$hazard, sweep$squared, sweep$moved * records$scale)
-  table <- t(ring_allgatherv(comm, unname(table[, stops, drop = FALSE])))
+  pass <- coxph_pass(comm, records, fit$beta, fit$efron, details = TRUE)
+  field <- function(name) records_field(records, name)
+  key <- records$all[1:2, , drop = FALSE]
+  first <- which(c(TRUE, rowSums(diff(t(key)) != 0) > 0)[seq_len(ncol(key))])
+  group <- findInterval(seq_len(ncol(key)), first)
+  stop <- field("sign") > 0
+  sums <- rowsum(cbind(field("weight") * (stop & field("event") == 0), stop), group)
+  events <- matrix(0, 3L + records$width, length(first))
+  events[, match(pass$rows[1L, ] + 1, first)] <-
+    pass$rows[c(3L, 6L, 5L, 6L + seq_len(records$width)), ]
+  table <- rbind(key[1L, first] + 1, key[2L, first], coxph_at_risk(comm, records)[first],
+                 events[1L, ], sums[, 1L], events[-1L, , drop = FALSE])
+  table[-(1:7), ] <- table[-(1:7), ] * records$scale
+  table <- t(ring_allgatherv(comm, unname(table[, sums[, 2L] > 0, drop = FALSE])))
   colnames(table) <- c("stratum", "time", "n.risk", "n.event", "n.censor", "hazard", "variance",
                        names(fit$coefficients))
   strata <- max(1L, length(levels))
-  rows <- ring_allreduce(comm, as.double(tabulate(records$stratum[records$sign > 0], strata)))
+  rows <- ring_allreduce(comm, as.double(tabulate(field("stratum")[stop] + 1, strata)))
   list(table = table, rows = rows)
+}
+
+# The weight of the rows at risk at each record: of the records from there on in its stratum.
+coxph_at_risk <- function(comm, records) {
+  strata <- records_field(records, "stratum")
+  parts <- split(records_field(records, "sign") * records_field(records, "weight"), strata)
+  sums <- unlist(lapply(unname(parts), function(part) rev(cumsum(rev(part)))))
+  ends <- if (length(strata) == 0L) c(-1, -1) else strata[c(1L, length(strata))]
+  carried <- records_carry(comm, 1L, TRUE, c(ends, if (length(strata) == 0L) 0 else sums[[1L]]))
+  sums + carried * (strata == ends[[2L]])
 }
 
 #' @export

@@ -4,23 +4,17 @@
 # survival: each time of a chain becomes the first time of its chain. A chain has gaps of at most a
 # tolerance between neighbors. It may reach over the times of many ranks.
 
-times_tolerance <- sqrt(.Machine$double.eps)
-
 # The rows with such times.
 times_fix <- function(comm, own) {
   times <- c(own$start, own$stop)
-  values <- unique(times[is.finite(times)])
+  values <- sort(unique(times[is.finite(times)]))
   # Neighbors of whole numbers are too far from each other.
-  apart <- all(values == trunc(values)) && max(0, abs(values)) < 0.5 / times_tolerance
+  apart <- all(values == trunc(values)) && max(0, abs(values)) < 2^25
   if (ring_allreduce(comm, as.double(!apart)) == 0) return(own)
-  part <- records_part(comm, values)
-  order <- order(part)
-  received <- ring_alltoallv(comm, values[order], tabulate(part, ring_size(comm)),
-                             return_counts = TRUE)
+  received <- ring_alltoallv(comm, values, records_divide(comm, values), return_counts = TRUE)
   known <- sort(unique(received$x))
-  firsts <- values
-  firsts[order] <- ring_alltoallv(comm, times_chains(comm, known)[match(received$x, known)],
-                                  received$counts)
+  firsts <- ring_alltoallv(comm, times_chains(comm, known)[match(received$x, known)],
+                           received$counts)
   agree(comm, times_replace(own, function(times) {
     finite <- is.finite(times)
     replace(times, finite, firsts[match(times[finite], values)])
@@ -44,19 +38,12 @@ times_replace <- function(own, fix) {
 # The first time of the chain of each of the sorted times of this rank. Ranks have intervals of the
 # times in their order.
 times_chains <- function(comm, times) {
-  sums <- ring_allreduce(comm, c(sum(abs(times)), length(times)))
-  close <- function(gap) gap <= times_tolerance | gap / (sums[[1L]] / sums[[2L]]) <= times_tolerance
+  sums <- ring_allreduce(comm, c(length(times), .Call(C_times_sum, times)))
+  mean <- sums[[2L]] / sums[[1L]]
+  first <- .Call(C_times_chains, times, mean)
   count <- length(times)
-  begins <- c(TRUE, !close(diff(times)))[seq_len(count)]
-  first <- times[begins][cumsum(begins)]
-  edges <- if (count == 0L) rep(NA, 3L) else c(times[[1L]], times[[count]], first[[count]])
-  edges <- matrix(ring_allgather(comm, matrix(as.double(edges), ncol = 1L)), 3L)
-  last <- chain <- -Inf # the last time before this rank, and the first time of its chain
-  for (rank in which(!is.na(edges[1L, ]))) {
-    if (!close(edges[1L, rank] - last)) chain <- edges[1L, rank]
-    if (rank == ring_rank(comm) + 1L) first[first == first[[1L]]] <- chain
-    if (edges[3L, rank] != edges[1L, rank]) chain <- edges[3L, rank]
-    last <- edges[2L, rank]
-  }
-  first
+  edge <- if (count == 0L) double(4L) else c(1, times[c(1L, count)], first[[count]])
+  edges <- matrix(ring_allgather(comm, matrix(edge, ncol = 1L)), 4L)
+  before <- .Call(C_times_before, edges[, seq_len(ring_rank(comm) + 1L), drop = FALSE], mean)
+  replace(first, first == times[seq_len(min(1L, count))], before)
 }

@@ -241,7 +241,7 @@ coxph_own <- function(rows, robust) {
     start = if (counting) as.double(y[keep, 1L]), stop = as.double(y[keep, 1L + counting]),
     event = y[keep, 2L + counting] == 1, levels = levels(strata),
     stratum = if (is.null(strata)) rep(1, sum(keep)) else as.double(strata)[keep],
-    cluster = if (length(cluster) > 0L) as.double(cluster[[1L]])[keep], # levels of all ranks
+    cluster = if (length(cluster) > 0L) as.double(cluster[[1L]])[keep] - 1, # levels of all ranks
     offset = if (is.null(rows$offset)) double(sum(keep)) else as.double(rows$offset)[keep],
     robust = check_flag(robust, "robust")
   )
@@ -252,53 +252,28 @@ coxph_own <- function(rows, robust) {
 # The sum of the squared influences of the rows or clusters. A cluster may have rows on many ranks,
 # so its sum goes to one rank.
 coxph_robust <- function(comm, records, fit) {
-  score <- coxph_influence(comm, records, coxph_beta(records, fit), fit$efron)
-  # As in coxph(), the test at the start is without offsets.
-  records$offset[] <- 0
-  first <- coxph_influence(comm, records, fit$start * records$scale, fit$efron)
-  sums <- ring_allreduce(comm, c(colSums(first), crossprod(first), crossprod(score %*% fit$var)))
-  width <- length(fit$start)
-  part <- function(i) matrix(sums[width + i * width^2 + seq_len(width^2)], width)
-  fit$rscore <- coxph_wald(part(0), sums[seq_len(width)])
+  width <- records$width
+  influence <- function(records, beta, matrix) {
+    clusters <- coxph_clusters(comm, records, beta, fit$efron)
+    ring_allreduce(comm, .Call(C_coxph_influence, clusters, matrix))
+  }
   fit$naive.var <- fit$var
-  fit$var <- part(1)
+  fit$variance <- matrix(influence(records, fit$beta, fit$variance)[-seq_len(width)],
+                         width)
+  fit$var <- fit$variance / outer(records$scale, records$scale)
+  # As in coxph(), the test at the start is without offsets.
+  records$all[match("offset", records_fields), ] <- 0
+  first <- influence(records, fit$start, NULL)
+  fit$rscore <- coxph_wald(first[-seq_len(width)], first[seq_len(width)])
   fit
-}
-
-# The coefficients of scaled covariates.
-coxph_beta <- function(records, fit) {
-  unname(ifelse(is.na(fit$coefficients), 0, fit$coefficients)) * records$scale
-}
-
-# The sums of the score residuals over the rows of each cluster, of which each rank gets some.
-coxph_influence <- function(comm, records, beta, efron) {
-  residuals <- t(coxph_residuals(comm, records, beta, efron)) * records$weights
-  codes <- unique(records$cluster)
-  sums <- rowsum(residuals, match(records$cluster, codes))
-  owner <- abs(trunc(codes)) %% ring_size(comm)
-  order <- order(owner)
-  packed <- t(cbind(codes, sums)[order, , drop = FALSE])
-  received <- ring_alltoallv(comm, unname(packed), tabulate(owner + 1, ring_size(comm)))
-  unname(rowsum(t(received[-1L, , drop = FALSE]), received[1L, ]))
 }
 
 # Wald's test; robust, if the variance is.
 coxph_tests <- function(fit) {
-  kept <- which(!is.na(fit$coefficients))
-  fit$wald.test <- 0
-  if (length(kept) > 0L) {
-    change <- (fit$coefficients - fit$start)[kept]
-    fit$wald.test <- coxph_wald(fit$var[kept, kept, drop = FALSE], change)
-  }
-  fit[setdiff(names(fit), c("start", "efron"))]
+  fit$wald.test <- coxph_wald(fit$variance, fit$beta - fit$start)
+  fit[setdiff(names(fit), c("start", "beta", "variance", "efron"))]
 }
 
 # The statistic of values with this covariance, which is singular if there are fewer clusters than
-# columns.
-coxph_wald <- function(covariance, values) {
-  size <- sqrt(pmax(diag(covariance), .Machine$double.xmin))
-  covariance <- covariance / outer(size, size)
-  kept <- coxph_kept(covariance, 0, list(toler.chol = 1e-9))
-  values <- (values / size)[kept]
-  sum(values * solve(covariance[kept, kept, drop = FALSE], values))
-}
+# columns. Columns of variance 0 do not count.
+coxph_wald <- function(covariance, values) .Call(C_coxph_wald, covariance, values, 1e-9)

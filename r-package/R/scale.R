@@ -101,8 +101,8 @@ columns_moments <- function(comm, x, center = TRUE, scale = TRUE) {
 }
 
 # What numerics/moments.h tells of each column, over all ranks.
-columns_known <- function(comm, x) {
-  moments <- ring_allgather(comm, .Call(C_columns_moments, x))
+columns_known <- function(comm, x, weights = NULL) {
+  moments <- ring_allgather(comm, .Call(C_columns_moments, x, weights))
   .Call(C_columns_known, moments, ncol(x))
 }
 

@@ -18,6 +18,14 @@ static void columns_check(SEXP x, SEXP numbers) {
   Rf_error("there are %d columns, and not a double for each", Rf_ncols(x));
 }
 
+/* NULL, or a weight for each row. */
+static const double *columns_weights(SEXP x, SEXP weights) {
+  if (Rf_isNull(weights)) return NULL;
+  if (!Rf_isReal(weights) || Rf_xlength(weights) != Rf_nrows(x))
+    Rf_error("there are %d rows, and not a weight for each", Rf_nrows(x));
+  return REAL_RO(weights);
+}
+
 SEXP columns_join(SEXP parts, SEXP width) {
   R_xlen_t rows = 0, columns = Rf_asInteger(width);
   for (R_xlen_t p = 0; p < Rf_xlength(parts); p++)
@@ -42,15 +50,17 @@ static double columns_number(SEXP numbers, R_xlen_t column, double absent) {
   return Rf_isNull(numbers) ? absent : REAL_RO(numbers)[column];
 }
 
-SEXP columns_moments(SEXP x) {
+SEXP columns_moments(SEXP x, SEXP weights) {
   columns_check(x, R_NilValue);
+  const double *of_rows = columns_weights(x, weights);
   size_t rows = (size_t)Rf_nrows(x), width = (size_t)Rf_ncols(x);
   double *scratch = (double *)R_alloc(num_moments_scratch(width) + 1, sizeof *scratch);
   SEXP result = PROTECT(Rf_allocVector(REALSXP, (R_xlen_t)num_moments_size(width)));
   num_moments_open(REAL(result), width);
   for (size_t from = 0; from < rows; from += ROWS_UNTIL_PAUSE) {
     size_t count = rows - from < ROWS_UNTIL_PAUSE ? rows - from : ROWS_UNTIL_PAUSE;
-    num_moments_add(REAL(result), count, width, REAL_RO(x) + from, 1, rows, NULL, scratch);
+    num_moments_add(REAL(result), count, width, REAL_RO(x) + from, 1, rows,
+                    of_rows ? of_rows + from : NULL, scratch);
     R_CheckUserInterrupt();
   }
   UNPROTECT(1);
@@ -89,12 +99,11 @@ static void columns_add(const double *column, const double *weights, R_xlen_t ro
 SEXP columns_sums(SEXP x, SEXP centers, SEXP weights) {
   columns_check(x, centers);
   R_xlen_t rows = Rf_nrows(x), width = Rf_ncols(x);
-  if (!Rf_isNull(weights) && (!Rf_isReal(weights) || Rf_xlength(weights) != rows))
-    Rf_error("there are %.0f rows, and not a weight for each", (double)rows);
+  const double *of_rows = columns_weights(x, weights);
   SEXP result = PROTECT(Rf_allocMatrix(REALSXP, 3, (int)width));
   for (R_xlen_t k = 0; k < width; k++) {
-    columns_add(REAL_RO(x) + k * rows, Rf_isNull(weights) ? NULL : REAL_RO(weights), rows,
-                columns_number(centers, k, 0), REAL(result) + 3 * k);
+    columns_add(REAL_RO(x) + k * rows, of_rows, rows, columns_number(centers, k, 0),
+                REAL(result) + 3 * k);
     R_CheckUserInterrupt();
   }
   UNPROTECT(1);

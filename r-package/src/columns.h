@@ -15,8 +15,8 @@ SEXP columns_join(SEXP parts, SEXP width);
  * for each row, a value counts as many times. */
 SEXP columns_sums(SEXP x, SEXP centers, SEXP weights);
 
-/* The moments of the rows, as numbers that ranks send each other (numerics/moments.h). */
-SEXP columns_moments(SEXP x);
+/* The moments of the rows, as numbers that ranks send each other (numerics/moments.h). `weights` as for columns_sums(). */
+SEXP columns_moments(SEXP x, SEXP weights);
 
 /* The results of each of `width` columns, from the moments of all ranks, one after another: a list of the number of values that
  * are not missing, `counts`; the sum of their weights, `weights`; `means`; and the sum of squares around them, `squares`. */

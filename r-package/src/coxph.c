@@ -1,179 +1,194 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "coxph.h"
 
-#include <math.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include "fields.h"
-#include "gram.h"
+#include "numerics/cox.h"
+#include "numerics/cox_clusters.h"
+#include "numerics/cox_newton.h"
+#include "numerics/positive.h"
 
-enum { GROUPS_UNTIL_PAUSE = 1 << 14 };
+enum { RECORDS_UNTIL_PAUSE = 1 << 16 };
 
-typedef struct {
-  R_xlen_t rows, groups, width;
-  const double *x, *sign, *strata, *died;
-  const int *event, *first, *deaths;
-} coxph_records;
-
-static coxph_records coxph_open(SEXP records) {
-  SEXP x = fields_matrix(records, "x");
-  coxph_records r = {.rows = Rf_ncols(x), .width = Rf_nrows(x), .x = REAL_RO(x)};
-  r.groups = Rf_xlength(fields_get(records, "first"));
-  r.sign = fields_doubles(records, "sign", r.rows);
-  r.event = fields_logicals(records, "event", r.rows);
-  r.first = fields_integers(records, "first", r.groups);
-  r.strata = fields_doubles(records, "strata", r.groups);
-  r.deaths = fields_integers(records, "deaths", r.groups);
-  r.died = fields_doubles(records, "died", r.groups);
-  for (R_xlen_t g = 0; g < r.groups; g++) {
-    R_xlen_t before = g > 0 ? r.first[g - 1] : 0;
-    if (r.first[g] <= before || r.first[g] > r.rows || (g == 0 && r.first[g] != 1))
-      Rf_error("the groups of records are not in order");
-  }
-  if (r.rows > 0 && r.groups == 0) Rf_error("the records have no groups");
-  return r;
+static double *coxph_memory(size_t count) {
+  return (double *)R_alloc(count + 1, sizeof(double));
 }
 
-/* The record behind the last one of a group; records are counted from 0. */
-static R_xlen_t coxph_end(const coxph_records *r, R_xlen_t group) {
-  return group + 1 < r->groups ? r->first[group + 1] - 1 : r->rows;
+static SEXP coxph_zeros(size_t count) {
+  SEXP vector = Rf_allocVector(REALSXP, (R_xlen_t)count);
+  memset(REAL(vector), 0, count * sizeof(double));
+  return vector;
 }
 
-/* ---- The sweep ------------------------------------------------------------------------------------- */
+/* ---- Passes ----------------------------------------------------------------------------------------------------- */
 
-/* `at_risk` and `dead` are the sums of the risk and, behind it, of the risk times the covariates. Rows that have not
- * started are subtracted, so the sums are long. The last four pointers are NULL without details. */
-typedef struct {
-  coxph_records records;
-  bool efron;
-  const double *risk;
-  long double *at_risk, *dead;
-  double *mean;
-  double log, *score, *hazard, *tied, *squared, *expected, *moved, *shared;
-  gram squares;
-} coxph_state;
-
-static void coxph_add(long double *sums, double risk, const double *row, R_xlen_t width) {
-  sums[0] += risk;
-  for (R_xlen_t k = 0; k < width; k++) sums[k + 1] += risk * row[k];
+static num_cox_pass coxph_open(SEXP list) {
+  SEXP all = fields_matrix(list, "all");
+  num_cox_pass pass = {.efron = Rf_asLogical(fields_get(list, "efron")) == TRUE,
+                       .details = Rf_asLogical(fields_get(list, "details")) == TRUE};
+  pass.records.count = (size_t)Rf_ncols(all);
+  pass.records.width = (size_t)Rf_asInteger(fields_get(list, "width"));
+  pass.records.all = REAL_RO(all);
+  if (num_cox_size(pass.records.width) != (size_t)Rf_nrows(all))
+    Rf_error("the records do not have %d covariates", (int)pass.records.width);
+  return pass;
 }
 
-static void coxph_add_detail(coxph_state *s, R_xlen_t group, double weight, double hazard,
-                             double fraction, double squared) {
-  R_xlen_t width = s->records.width;
-  s->squared[group] += squared;
-  for (R_xlen_t k = 0; k < width; k++) {
-    double mean = s->mean[k];
-    s->expected[group * width + k] += weight * mean;
-    s->moved[group * width + k] += hazard * mean;
-    s->shared[group * width + k] += fraction * hazard * mean;
-  }
+/* A pass with risks, and with `state`, a copy of its own. */
+static num_cox_pass coxph_open_risks(SEXP list, SEXP state) {
+  num_cox_pass pass = coxph_open(list);
+  pass.risks = (double *)fields_doubles(list, "risks", (R_xlen_t)pass.records.count);
+  pass.state = REAL(state);
+  return pass;
 }
 
-/* One step, with the weight of its deaths. */
-static void coxph_step(coxph_state *s, R_xlen_t group, double weight, double fraction) {
-  R_xlen_t width = s->records.width;
-  double risk = (double)(s->at_risk[0] - fraction * s->dead[0]), hazard = weight / risk;
-  for (R_xlen_t k = 0; k < width; k++) {
-    s->mean[k] = (double)(s->at_risk[k + 1] - fraction * s->dead[k + 1]) / risk;
-    s->score[k] += weight * s->mean[k];
-  }
-  s->log += weight * log(risk);
-  s->hazard[group] += hazard;
-  s->tied[group] += fraction * hazard;
-  gram_row(&s->squares, s->mean, weight);
-  if (s->squared) coxph_add_detail(s, group, weight, hazard, fraction, hazard / risk);
+/* A pass with rows, too. */
+static num_cox_pass coxph_open_rows(SEXP list, SEXP state) {
+  num_cox_pass pass = coxph_open_risks(list, state);
+  SEXP rows = fields_matrix(list, "rows");
+  pass.groups = (size_t)Rf_ncols(rows);
+  pass.rows = REAL(rows);
+  if ((size_t)Rf_nrows(rows) != num_cox_row(pass.records.width, pass.details))
+    Rf_error("the rows of groups do not belong to the pass");
+  return pass;
 }
 
-static void coxph_visit(coxph_state *s, R_xlen_t group) {
-  const coxph_records *r = &s->records;
-  bool begins = group + 1 < r->groups && r->strata[group] != r->strata[group + 1];
-  for (R_xlen_t k = 0; k <= r->width; k++) {
-    s->dead[k] = 0;
-    if (begins) s->at_risk[k] = 0;
-  }
-  for (R_xlen_t i = r->first[group] - 1; i < coxph_end(r, group); i++) {
-    const double *row = r->x + i * r->width;
-    coxph_add(s->at_risk, r->sign[i] * s->risk[i], row, r->width);
-    if (r->event[i]) coxph_add(s->dead, s->risk[i], row, r->width);
-  }
-  if (r->deaths[group] == 0) return;
-  int steps = s->efron ? r->deaths[group] : 1;
-  for (int step = 0; step < steps; step++)
-    coxph_step(s, group, r->died[group] / steps, (double)step / steps);
+static SEXP coxph_state(SEXP list) {
+  return Rf_duplicate(fields_get(list, "state"));
 }
 
-/* Puts a vector or a matrix of zeros into a list. */
-static double *coxph_zeros(SEXP list, int place, R_xlen_t rows, R_xlen_t columns, bool matrix) {
-  SEXP found = matrix ? Rf_allocMatrix(REALSXP, (int)rows, (int)columns)
-                      : Rf_allocVector(REALSXP, rows * columns);
-  SET_VECTOR_ELT(list, place, found);
-  memset(REAL(found), 0, (size_t)Rf_xlength(found) * sizeof(double));
-  return REAL(found);
+SEXP coxph_groups(SEXP list) {
+  num_cox_pass pass = coxph_open(list);
+  return Rf_ScalarInteger((int)num_cox_groups(&pass.records));
 }
 
-SEXP coxph_sweep(SEXP records, SEXP risk, SEXP carried, SEXP efron, SEXP detail) {
-  const char *names[] = {"log",     "score",    "squares", "hazard", "tied",
-                         "squared", "expected", "moved",   "shared", ""};
-  bool details = Rf_asLogical(detail) == TRUE;
-  if (!details) names[5] = "";
-  coxph_state s = {.records = coxph_open(records), .efron = Rf_asLogical(efron) == TRUE};
-  R_xlen_t width = s.records.width, groups = s.records.groups;
-  if (!Rf_isReal(risk) || Rf_xlength(risk) != s.records.rows || !Rf_isReal(carried) ||
-      Rf_xlength(carried) != width + 1)
-    Rf_error("the risk and the carried sums do not belong to the records");
-  s.risk = REAL_RO(risk);
-  s.at_risk = (long double *)R_alloc((size_t)(2 * width + 2), sizeof(long double));
-  s.dead = s.at_risk + width + 1;
-  s.mean = (double *)R_alloc((size_t)width, sizeof(double));
-  for (R_xlen_t k = 0; k <= width; k++) s.at_risk[k] = REAL_RO(carried)[k];
+SEXP coxph_risks(SEXP list, SEXP coefficients) {
+  const char *names[] = {"risks", "state", ""};
+  num_cox_pass pass = coxph_open(list);
   SEXP result = PROTECT(Rf_mkNamed(VECSXP, names));
-  s.score = coxph_zeros(result, 1, width, 1, false);
-  s.squares = gram_open((size_t)width, coxph_zeros(result, 2, width, width, true));
-  s.hazard = coxph_zeros(result, 3, groups, 1, false);
-  s.tied = coxph_zeros(result, 4, groups, 1, false);
-  if (details) {
-    s.squared = coxph_zeros(result, 5, groups, 1, false);
-    s.expected = coxph_zeros(result, 6, width, groups, true);
-    s.moved = coxph_zeros(result, 7, width, groups, true);
-    s.shared = coxph_zeros(result, 8, width, groups, true);
+  SET_VECTOR_ELT(result, 0, Rf_allocVector(REALSXP, (R_xlen_t)pass.records.count));
+  SET_VECTOR_ELT(result, 1, coxph_zeros(num_cox_state(pass.records.width)));
+  pass.risks = REAL(VECTOR_ELT(result, 0));
+  pass.state = REAL(VECTOR_ELT(result, 1));
+  for (size_t from = 0; from < pass.records.count; from += RECORDS_UNTIL_PAUSE) {
+    size_t left = pass.records.count - from;
+    num_cox_risks(&pass, from, from + (left < RECORDS_UNTIL_PAUSE ? left : RECORDS_UNTIL_PAUSE),
+                  REAL_RO(coefficients));
+    R_CheckUserInterrupt();
   }
-  for (R_xlen_t group = groups - 1; group >= 0; group--) {
-    if (group % GROUPS_UNTIL_PAUSE == 0) R_CheckUserInterrupt();
-    coxph_visit(&s, group);
-  }
-  gram_close(&s.squares);
-  SET_VECTOR_ELT(result, 0, Rf_ScalarReal(s.log));
   UNPROTECT(1);
   return result;
 }
 
-/* ---- Residuals ------------------------------------------------------------------------------------- */
+SEXP coxph_edge(SEXP list, SEXP back) {
+  SEXP state = PROTECT(coxph_state(list));
+  bool is_back = Rf_asLogical(back) == TRUE;
+  num_cox_pass pass = is_back ? coxph_open_risks(list, state) : coxph_open_rows(list, state);
+  size_t sums = is_back || pass.details ? 1 + pass.records.width : 1;
+  SEXP result = PROTECT(coxph_zeros(2 + sums));
+  if (is_back)
+    num_cox_edge_back(&pass, REAL(result));
+  else
+    num_cox_edge_forward(&pass, REAL(result));
+  UNPROTECT(2);
+  return result;
+}
 
-SEXP coxph_residuals(SEXP records, SEXP sweep, SEXP hazard, SEXP total, SEXP moved) {
-  coxph_records r = coxph_open(records);
-  R_xlen_t width = r.width;
-  const double *tied = fields_doubles(sweep, "tied", r.groups),
-               *expected = fields_doubles(sweep, "expected", r.groups * width),
-               *shared = fields_doubles(sweep, "shared", r.groups * width);
-  if (!Rf_isReal(hazard) || Rf_xlength(hazard) != r.rows || !Rf_isReal(total) ||
-      Rf_xlength(total) != r.groups || !Rf_isReal(moved) || Rf_xlength(moved) != r.groups * width)
-    Rf_error("the hazards do not belong to the records");
-  SEXP result = PROTECT(Rf_allocMatrix(REALSXP, (int)width, (int)r.rows));
-  for (R_xlen_t group = 0; group < r.groups; group++) {
-    if (group % GROUPS_UNTIL_PAUSE == 0) R_CheckUserInterrupt();
-    R_xlen_t at = group * width;
-    for (R_xlen_t i = r.first[group] - 1; i < coxph_end(&r, group); i++) {
-      double *to = REAL(result) + i * width, h = REAL_RO(hazard)[i];
-      for (R_xlen_t k = 0; k < width; k++) {
-        double x = r.x[i * width + k];
-        to[k] = -r.sign[i] * h * (x * REAL_RO(total)[group] - REAL_RO(moved)[at + k]);
-        if (r.event[i])
-          to[k] += x - expected[at + k] / r.died[group] + h * (x * tied[group] - shared[at + k]);
-      }
-    }
+SEXP coxph_back(SEXP list, SEXP groups, SEXP carried) {
+  const char *names[] = {"rows", "state", ""};
+  SEXP result = PROTECT(Rf_mkNamed(VECSXP, names));
+  SET_VECTOR_ELT(result, 1, coxph_state(list));
+  num_cox_pass pass = coxph_open_risks(list, VECTOR_ELT(result, 1));
+  pass.groups = (size_t)Rf_asInteger(groups);
+  size_t size = num_cox_row(pass.records.width, pass.details);
+  SET_VECTOR_ELT(result, 0, Rf_allocMatrix(REALSXP, (int)size, (int)pass.groups));
+  pass.rows = REAL(VECTOR_ELT(result, 0));
+  for (size_t until = pass.records.count, from; until > 0; until = from) {
+    from = until < RECORDS_UNTIL_PAUSE ? 0 : until - RECORDS_UNTIL_PAUSE;
+    num_cox_back(&pass, from, until, REAL_RO(carried));
+    R_CheckUserInterrupt();
   }
   UNPROTECT(1);
   return result;
+}
+
+SEXP coxph_forward(SEXP list, SEXP carried) {
+  SEXP state = PROTECT(coxph_state(list));
+  num_cox_pass pass = coxph_open_rows(list, state);
+  for (size_t from = 0; from < pass.records.count; from += RECORDS_UNTIL_PAUSE) {
+    size_t left = pass.records.count - from;
+    num_cox_forward(&pass, from, from + (left < RECORDS_UNTIL_PAUSE ? left : RECORDS_UNTIL_PAUSE),
+                    REAL_RO(carried));
+    R_CheckUserInterrupt();
+  }
+  SEXP result = PROTECT(coxph_zeros(num_cox_sums(pass.records.width)));
+  num_cox_end(&pass, REAL(result));
+  UNPROTECT(2);
+  return result;
+}
+
+/* ---- Residuals -------------------------------------------------------------------------------------------------- */
+
+SEXP coxph_residuals(SEXP list, SEXP carried) {
+  SEXP state = PROTECT(coxph_state(list)), sums = PROTECT(Rf_duplicate(carried));
+  num_cox_pass pass = coxph_open_rows(list, state);
+  if (!pass.details) Rf_error("the pass has no details");
+  SEXP result =
+      PROTECT(Rf_allocMatrix(REALSXP, (int)pass.records.width + 1, (int)pass.records.count));
+  num_cox_residuals(&pass, REAL(sums), REAL(result));
+  UNPROTECT(3);
+  return result;
+}
+
+SEXP coxph_clusters(SEXP rows) {
+  size_t size = (size_t)Rf_nrows(rows), count = (size_t)Rf_ncols(rows);
+  double *clusters = coxph_memory(size * count);
+  size_t found = num_cox_clusters(REAL_RO(rows), count, size - 1, clusters);
+  SEXP result = PROTECT(Rf_allocMatrix(REALSXP, (int)size, (int)found));
+  memcpy(REAL(result), clusters, size * found * sizeof *clusters);
+  UNPROTECT(1);
+  return result;
+}
+
+SEXP coxph_influence(SEXP clusters, SEXP matrix) {
+  size_t width = (size_t)Rf_nrows(clusters) - 1;
+  SEXP result = PROTECT(coxph_zeros(width + width * width));
+  num_cox_influence(REAL_RO(clusters), (size_t)Rf_ncols(clusters), width,
+                    Rf_isNull(matrix) ? NULL : REAL_RO(matrix), REAL(result),
+                    coxph_memory(num_cox_influence_scratch(width)));
+  UNPROTECT(1);
+  return result;
+}
+
+/* ---- Newton's iterations ---------------------------------------------------------------------------------------- */
+
+SEXP coxph_step(SEXP sums, SEXP first, SEXP tolerance, SEXP kept) {
+  const char *names[] = {"test", "step", "variance", "kept", ""};
+  int width = (int)Rf_xlength(kept);
+  if (num_cox_sums((size_t)width) != (size_t)Rf_xlength(sums))
+    Rf_error("the sums are not those of %d columns", width);
+  SEXP result = PROTECT(Rf_mkNamed(VECSXP, names));
+  SET_VECTOR_ELT(result, 1, Rf_allocVector(REALSXP, width));
+  SET_VECTOR_ELT(result, 2, Rf_allocMatrix(REALSXP, width, width));
+  SET_VECTOR_ELT(result, 3, Rf_duplicate(kept));
+  double test =
+      num_cox_step(REAL_RO(sums), (size_t)width, Rf_asLogical(first) == TRUE, Rf_asReal(tolerance),
+                   LOGICAL(VECTOR_ELT(result, 3)), REAL(VECTOR_ELT(result, 1)),
+                   REAL(VECTOR_ELT(result, 2)), coxph_memory(num_positive_scratch((size_t)width)));
+  SET_VECTOR_ELT(result, 0, Rf_ScalarReal(test));
+  UNPROTECT(1);
+  return result;
+}
+
+SEXP coxph_change(SEXP before, SEXP now) {
+  return Rf_ScalarReal(num_cox_change(Rf_asReal(before), Rf_asReal(now)));
+}
+
+SEXP coxph_wald(SEXP covariance, SEXP values, SEXP tolerance) {
+  size_t width = (size_t)Rf_xlength(values);
+  int32_t *kept = (int32_t *)R_alloc(width + 1, sizeof *kept);
+  return Rf_ScalarReal(num_positive_wald(REAL_RO(covariance), width, REAL_RO(values),
+                                         Rf_asReal(tolerance), kept,
+                                         coxph_memory(num_positive_scratch(width))));
 }

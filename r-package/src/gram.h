@@ -23,19 +23,4 @@ void gram_add(double *sums, size_t stride, const double *const *left, size_t lef
 /* Copies what is above the diagonal of a square below it. */
 void gram_mirror(double *sums, size_t width);
 
-/* Sums of rows that come one by one. */
-typedef struct {
-  size_t width, count;
-  double *sums, *values, *weights;
-  const double **columns;
-} gram;
-
-/* `sums` are `width` times `width` numbers for the result. Memory is that of R_alloc(). */
-gram gram_open(size_t width, double *sums);
-void gram_row(gram *found, const double *row, double weight);
-void gram_close(gram *found);
-
-/* The sum of weights[i] x_i x_i' over the columns x_i of the double matrix `x`. */
-SEXP gram_of(SEXP x, SEXP weights);
-
 #endif

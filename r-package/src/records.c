@@ -1,67 +1,115 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "records.h"
 
-#include <stdbool.h>
+#include <string.h>
 
-enum { RECORDS_UNTIL_PAUSE = 1 << 16 };
+#include "numerics/cox_times.h"
 
-static void records_check(SEXP numbers, SEXP x, SEXP centers, SEXP scales, SEXP order) {
-  if (!Rf_isReal(x) || !Rf_isMatrix(x)) Rf_error("the rows are not a matrix of doubles");
-  if (!Rf_isReal(centers) || Rf_xlength(centers) != Rf_ncols(x))
-    Rf_error("the centers are not %d doubles", Rf_ncols(x));
-  if (!Rf_isReal(scales) || Rf_xlength(scales) != Rf_ncols(x))
-    Rf_error("the scales are not %d doubles", Rf_ncols(x));
-  if (!Rf_isNewList(numbers) || !Rf_isInteger(order))
-    Rf_error("the records have no numbers or order");
-  R_xlen_t count = Rf_xlength(order);
-  for (R_xlen_t k = 0; k < Rf_xlength(numbers); k++) {
-    SEXP column = VECTOR_ELT(numbers, k);
-    if (!Rf_isReal(column) || Rf_xlength(column) != count)
-      Rf_error("the records do not have %.0f doubles each", (double)count);
-  }
-  for (R_xlen_t i = 0; i < count; i++) {
-    int record = INTEGER_RO(order)[i];
-    if (record < 1 || record > count || Rf_nrows(x) == 0) Rf_error("there is no record %d", record);
-  }
+static num_cox_columns records_columns(SEXP x) {
+  return (num_cox_columns){.count = (size_t)Rf_nrows(x),
+                           .width = (size_t)Rf_ncols(x),
+                           .row_step = 1,
+                           .column_step = (size_t)Rf_nrows(x),
+                           .x = REAL_RO(x)};
 }
 
-SEXP records_pack(SEXP numbers, SEXP x, SEXP centers, SEXP scales, SEXP order) {
-  records_check(numbers, x, centers, scales, order);
-  R_xlen_t rows = Rf_nrows(x), width = Rf_ncols(x), count = Rf_xlength(order),
-           more = Rf_xlength(numbers);
-  SEXP result = PROTECT(Rf_allocMatrix(REALSXP, (int)(more + width), (int)count));
-  for (R_xlen_t i = 0; i < count; i++) {
-    if (i % RECORDS_UNTIL_PAUSE == 0) R_CheckUserInterrupt();
-    R_xlen_t record = INTEGER_RO(order)[i] - 1;
-    double *to = REAL(result) + i * (more + width);
-    for (R_xlen_t k = 0; k < more; k++) to[k] = REAL_RO(VECTOR_ELT(numbers, k))[record];
-    const double *row = REAL_RO(x) + record % rows;
-    for (R_xlen_t k = 0; k < width; k++)
-      to[more + k] = (row[k * rows] - REAL_RO(centers)[k]) / REAL_RO(scales)[k];
-  }
+static num_cox_keys records_keys(SEXP keys) {
+  if (!Rf_isMatrix(keys))
+    return (num_cox_keys){.count = (size_t)Rf_xlength(keys), .step = 1, .all = REAL_RO(keys)};
+  return (num_cox_keys){.count = (size_t)Rf_ncols(keys),
+                        .step = (size_t)Rf_nrows(keys),
+                        .gap = 1,
+                        .all = REAL_RO(keys)};
+}
+
+/* The order of the keys, in memory that R frees. */
+static const int32_t *records_order(const num_cox_keys *keys) {
+  int32_t *order = (int32_t *)R_alloc(2 * keys->count + 1, sizeof *order);
+  num_cox_order(keys, order, order + keys->count);
+  return order;
+}
+
+/* ---- Making records --------------------------------------------------------------------------------------------- */
+
+SEXP records_distances(SEXP x, SEXP weights, SEXP means) {
+  num_cox_columns columns = records_columns(x);
+  SEXP result = PROTECT(Rf_allocVector(REALSXP, Rf_ncols(x)));
+  num_cox_distances(&columns, Rf_isNull(weights) ? NULL : REAL_RO(weights), REAL_RO(means),
+                    REAL(result));
   UNPROTECT(1);
   return result;
 }
 
-SEXP records_cumulate(SEXP values, SEXP strata, SEXP carried, SEXP backward) {
-  if (!Rf_isReal(values) || !Rf_isMatrix(values))
-    Rf_error("the values are not a matrix of doubles");
-  R_xlen_t width = Rf_nrows(values), count = Rf_ncols(values);
-  if (!Rf_isReal(strata) || Rf_xlength(strata) != count || !Rf_isReal(carried) ||
-      Rf_xlength(carried) != width)
-    Rf_error("the strata and the carried sums do not belong to the values");
-  bool back = Rf_asLogical(backward) == TRUE;
-  SEXP result = PROTECT(Rf_allocMatrix(REALSXP, (int)width, (int)count));
-  const double *before = REAL_RO(carried), *stratum = REAL_RO(strata);
-  for (R_xlen_t step = 0; step < count; step++) {
-    if (step % RECORDS_UNTIL_PAUSE == 0) R_CheckUserInterrupt();
-    R_xlen_t i = back ? count - 1 - step : step, last = back ? i + 1 : i - 1;
-    bool begins = step > 0 && stratum[i] != stratum[last];
-    double *to = REAL(result) + i * width;
-    for (R_xlen_t k = 0; k < width; k++)
-      to[k] = (begins ? 0 : before[k]) + REAL_RO(values)[i * width + k];
-    before = to;
-  }
+SEXP records_pack(SEXP fields, SEXP x, SEXP means, SEXP scales) {
+  num_cox_columns columns = records_columns(x);
+  size_t count = (size_t)Rf_nrows(fields);
+  num_cox_keys keys = {.count = count, .step = 1, .gap = count, .all = REAL_RO(fields)};
+  const int32_t *order = records_order(&keys);
+  R_CheckUserInterrupt();
+  SEXP result =
+      PROTECT(Rf_allocMatrix(REALSXP, (int)num_cox_size(columns.width), Rf_nrows(fields)));
+  num_cox_pack(REAL(result), count, REAL_RO(fields), &columns, REAL_RO(means), REAL_RO(scales),
+               order);
   UNPROTECT(1);
   return result;
+}
+
+SEXP records_sort(SEXP matrix, SEXP numbers) {
+  num_cox_keys keys = records_keys(matrix);
+  keys.gap = Rf_asInteger(numbers) == 2;
+  const int32_t *order = records_order(&keys);
+  R_CheckUserInterrupt();
+  SEXP result = PROTECT(Rf_allocMatrix(REALSXP, Rf_nrows(matrix), Rf_ncols(matrix)));
+  num_cox_sort(REAL_RO(matrix), keys.step, keys.count, order, REAL(result));
+  UNPROTECT(1);
+  return result;
+}
+
+/* ---- Ranks ------------------------------------------------------------------------------------------------------ */
+
+SEXP records_propose(SEXP keys) {
+  num_cox_keys of = records_keys(keys);
+  double proposals[NUM_COX_PROPOSALS * NUM_COX_PROPOSAL];
+  size_t count = num_cox_propose(&of, proposals);
+  SEXP result = PROTECT(Rf_allocMatrix(REALSXP, NUM_COX_PROPOSAL, (int)count));
+  memcpy(REAL(result), proposals, count * NUM_COX_PROPOSAL * sizeof *proposals);
+  UNPROTECT(1);
+  return result;
+}
+
+SEXP records_divide(SEXP keys, SEXP proposals, SEXP ranks) {
+  num_cox_keys of = records_keys(keys);
+  SEXP sorted = PROTECT(records_sort(proposals, Rf_ScalarInteger(2)));
+  SEXP result = PROTECT(Rf_allocVector(REALSXP, Rf_asInteger(ranks)));
+  num_cox_divide(&of, REAL_RO(sorted), (size_t)Rf_ncols(sorted), (size_t)Rf_xlength(result),
+                 REAL(result));
+  UNPROTECT(2);
+  return result;
+}
+
+SEXP records_carry(SEXP edges, SEXP rank, SEXP back) {
+  R_xlen_t sums = Rf_nrows(edges) - 2;
+  SEXP result = PROTECT(Rf_allocVector(REALSXP, sums));
+  num_cox_carry(REAL_RO(edges), (size_t)Rf_ncols(edges), (size_t)Rf_asInteger(rank), (size_t)sums,
+                Rf_asLogical(back) == TRUE, REAL(result));
+  UNPROTECT(1);
+  return result;
+}
+
+/* ---- Times ------------------------------------------------------------------------------------------------------ */
+
+SEXP times_sum(SEXP times) {
+  return Rf_ScalarReal(num_cox_times_sum(REAL_RO(times), (size_t)Rf_xlength(times)));
+}
+
+SEXP times_chains(SEXP times, SEXP mean) {
+  SEXP result = PROTECT(Rf_allocVector(REALSXP, Rf_xlength(times)));
+  num_cox_chains(REAL_RO(times), (size_t)Rf_xlength(times), Rf_asReal(mean), REAL(result));
+  UNPROTECT(1);
+  return result;
+}
+
+SEXP times_before(SEXP edges, SEXP mean) {
+  return Rf_ScalarReal(
+      num_cox_chain_before(REAL_RO(edges), (size_t)Rf_ncols(edges), Rf_asReal(mean)));
 }

@@ -7,6 +7,28 @@ library(sparkring)
 comm <- ring_init(timeout = 60, call_timeout = 60)
 all_rows <- as.matrix(read.csv(commandArgs(TRUE)))
 
+# Rows with start times, strata, weights, ties, times that are nearly equal, and a constant column.
+survival_rows <- function(x) {
+  time <- floor(abs(x[, "e"]) * 16) / 10 + 0.1
+  data.frame(x, time = time * (1 + 1e-15 * (x[, "d"] > 1)), start = time - 1 - (x[, "c"] > 0),
+             event = as.numeric(x[, "d"] > 0), stratum = as.numeric(x[, "a"] > 1e6),
+             weight = 1 + floor(abs(x[, "d"]) * 8) / 8)
+}
+
+say_survival <- function(say, comm, ties, rows) {
+  formula <- survival::Surv(start, time, event) ~ a + b + c + f + strata(stratum)
+  fit <- ring_coxph(comm, formula, rows, weights = rows$weight, ties = ties)
+  say(paste0(ties, "_coefficients"), replace(coef(fit), is.na(coef(fit)), 0))
+  say(paste0(ties, "_covariance"), fit$var)
+  say(paste0(ties, "_naive"), fit$naive.var)
+  say(paste0(ties, "_tests"), c(fit$loglik, fit$score, fit$wald.test))
+  times <- as.data.frame(fit$baseline$table)
+  times <- times[times$n.event > 0, ]
+  say(paste0(ties, "_times"), times$time)
+  add <- function(part) Reduce(`+`, part, accumulate = TRUE)
+  say(paste0(ties, "_hazard"), unlist(lapply(split(times$hazard, times$stratum), add)))
+}
+
 for (size in 1:3) {
   group <- ring_comm_split(comm, as.integer(ring_rank(comm) < size))
   if (ring_rank(comm) < size) {
@@ -27,6 +49,7 @@ for (size in 1:3) {
     drawn <- ring_kmeans(group, x, 5)
     say("drawn", t(drawn$centers))
     say("labels", drawn$cluster)
+    for (ties in c("efron", "breslow")) say_survival(say, group, ties, survival_rows(x))
     set.seed(1)
     say("seed", floor(runif(1) * 2^31))
   }

@@ -28,6 +28,25 @@ class Seeded(models.KMeans):
         return [self.random_state]
 
 
+def survival(comm, ties, rows):
+    """Fit the rows of numerics.R."""
+    a, _, c, d, e, _ = rows.T
+    time = np.floor(np.abs(e) * 16) / 10 + 0.1
+    y = [time - 1 - (c > 0), time * (1 + 1e-15 * (d > 1)), d > 0]
+    model = models.CoxPH(comm=comm, ties=ties)
+    weight = 1 + np.floor(np.abs(d) * 8) / 8
+    model.fit(rows[:, [0, 1, 2, 5]], np.stack(y, axis=1), weight, strata=(a > 1e6).astype(float))
+    likelihoods = [model.null_log_likelihood_, model.log_likelihood_]
+    return {
+        f"{ties}_coefficients": model.coef_,
+        f"{ties}_covariance": model.covariance_,
+        f"{ties}_naive": model.naive_covariance_,
+        f"{ties}_tests": [*likelihoods, model.score_test_, model.wald_test_],
+        f"{ties}_times": model.baseline_[:, 1],
+        f"{ties}_hazard": model.baseline_[:, 2],
+    }
+
+
 def python_rank(comm, rows, seed):
     """Fit on the first ranks, as numerics.R. A result is a list of numbers by size and name."""
     found = {}
@@ -55,6 +74,9 @@ def python_rank(comm, rows, seed):
                 (size, "drawn"): drawn.cluster_centers_,
                 (size, "labels"): drawn.labels_ + 1,
             }
+            for ties in ("efron", "breslow"):
+                fit = survival(group, ties, x)
+                found |= {(size, name): values for name, values in fit.items()}
         group.close()
     return {name: np.ravel(values).tolist() for name, values in found.items()}
 

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparkring import _numerics as numerics
 from sparkring._core import InvalidError
 from sparkring.models import _cox_records as cox_records
 from sparkring.models import _cox_times as cox_times
 from sparkring.models._base import Regressor
 from sparkring.models._checks import check_choice, check_flag, check_number, check_whole
 from sparkring.models._cox_hazard import cumulative_hazard, hazards_at
-from sparkring.models._cox_newton import independent, iterate, warn_of_infinite
-from sparkring.models._cox_pass import look
+from sparkring.models._cox_newton import iterate, warn_of_infinite
+from sparkring.models._cox_pass import influence, look
 from sparkring.models._cox_summary import cox_summary
 from sparkring.models._distributions import normal_tail
 from sparkring.models._doubles import doubles
 from sparkring.models._mean_model import converge
 from sparkring.models._table import scored
-from sparkring.models._tsqr import lead
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from sparkring._core import Communicator
-    from sparkring.models._cox_newton import Fit
-    from sparkring.models._cox_pass import Pass
     from sparkring.models._cox_records import Records
     from sparkring.models._rows import Rows
     from sparkring.models._summary import Summary
     from sparkring.models._table import Array
+
+SINGULAR = 1e-9  # columns of a covariance that depend on others by this part, as of few clusters
 
 
 class CoxPH(Regressor):
@@ -265,14 +265,15 @@ class CoxPH(Regressor):
         efron = self.ties == "efron"
         null = look(records, np.zeros(rows.width), efron)
         fit = iterate(records, null, efron, self.max_iter, self.tol)
-        kept = fit.step["kept"] > 0
-        covariance = fit.step["variance"]
+        kept, naive = fit.step.kept, fit.step.variance
+        covariance = naive
         if is_robust(records, rows) if self.robust is None else self.robust:
-            covariance = robust(records, fit, efron)
-        self.score_test_, self.wald_test_ = tests(records, null, fit, covariance)
+            covariance = influence(records, fit.beta, efron, naive)
+        self.score_test_ = fit.test
+        self.wald_test_ = numerics.positive_wald(covariance, fit.beta, SINGULAR)
         units = np.outer(records.scale, records.scale)
         self.coef_ = fit.beta / records.scale
-        self.naive_covariance_, self.covariance_ = fit.step["variance"] / units, covariance / units
+        self.naive_covariance_, self.covariance_ = naive / units, covariance / units
         self.standard_errors_ = np.where(kept, np.sqrt(np.diag(self.covariance_)), np.nan)
         with np.errstate(all="ignore"):
             self.statistics_ = self.coef_ / self.standard_errors_
@@ -280,7 +281,7 @@ class CoxPH(Regressor):
         self.log_likelihood_, self.null_log_likelihood_ = fit.now.loglik, null.loglik
         self.likelihood_ratio_test_ = 2 * (fit.now.loglik - null.loglik)
         if self.baseline:
-            self.baseline_ = cumulative_hazard(records, fit.now.groups)
+            self.baseline_ = cumulative_hazard(records, fit.now)
             self.strata_ = strata if strata and isinstance(strata[0], list) else np.array(strata)
         self.means_, self.n_obs_, self.n_events_ = records.means, records.rows, records.events
         self.n_iter_, self.rank_ = fit.iterations, int(kept.sum())
@@ -291,52 +292,5 @@ class CoxPH(Regressor):
 
 def is_robust(records: Records, rows: Rows) -> bool:
     """Return whether the covariance is robust by default, as in survival. Collective."""
-    broken = float((records.weight % 1 != 0).any())
+    broken = float((records.field("weight") % 1 != 0).any())
     return "cluster" in rows.roles or bool(records.comm.allreduce(np.array([broken]))[0] > 0)
-
-
-def robust(records: Records, fit: Fit, efron: bool) -> Array:
-    """Return the sum of the squared influences of the rows or clusters. Collective.
-
-    A cluster may have rows on many ranks, so its sum goes to one rank.
-    """
-    comm = records.comm
-    residuals = look(records, fit.beta, efron, residuals=True).residuals
-    assert residuals is not None
-    codes, sums = by_cluster(records.cluster, residuals * records.weight[:, None])
-    owner = codes.astype(np.int64) % comm.size
-    order = np.argsort(owner, kind="stable")
-    packed = np.column_stack([codes, sums])[order]
-    received = comm.alltoallv(packed, np.bincount(owner, minlength=comm.size))
-    _, whole = by_cluster(received[:, 0], received[:, 1:])
-    influence = whole @ fit.step["variance"]
-    squares: Array = comm.allreduce(influence.T @ influence)
-    return squares
-
-
-def by_cluster(cluster: Array, values: Array) -> tuple[Array, Array]:
-    """Sum the rows of each cluster."""
-    codes, places = np.unique(cluster, return_inverse=True)
-    sums = np.zeros((len(codes), values.shape[1]))
-    np.add.at(sums, places.ravel(), values)
-    return codes, sums
-
-
-def tests(records: Records, null: Pass, fit: Fit, covariance: Array) -> tuple[float, float]:
-    """Return the score test at 0 and Wald's test, which is robust if the covariance is."""
-
-    def test(values: Array, matrix: Array) -> float:
-        size = np.sqrt(np.maximum(np.diag(matrix), np.finfo(float).tiny))
-        scaled = matrix / np.outer(size, size)
-        used = independent(scaled)  # fewer clusters than columns leave the covariance singular
-        part = (values / size)[used]
-        return float(part @ np.linalg.solve(scaled[np.ix_(used, used)], part))
-
-    found = lead(
-        records.comm,
-        lambda: {
-            "score": test(null.score, null.information),
-            "wald": test(fit.beta, covariance),
-        },
-    )
-    return float(found["score"]), float(found["wald"])

@@ -9,22 +9,23 @@ import numpy as np
 
 from sparkring._core import InvalidError
 from sparkring.models._alike import array_of, brief
+from sparkring.models._cox_pass import HAZARD
 
 if TYPE_CHECKING:
-    from sparkring.models._cox_pass import Groups
+    from sparkring.models._cox_pass import Pass
     from sparkring.models._cox_records import Records
     from sparkring.models._table import Array
 
 
-def cumulative_hazard(records: Records, groups: Groups) -> Array:
+def cumulative_hazard(records: Records, found: Pass) -> Array:
     """Return the stratum, the time and the cumulative hazard of each time of events. Collective."""
-    first = records.first[groups.places]
-    own = np.column_stack([records.stratum[first], records.time[first], groups.hazard])
-    found = records.comm.allgatherv(own)  # the ranks have intervals of the order
-    for stratum in np.unique(found[:, 0]):
-        part = found[:, 0] == stratum
-        found[part, 2] = np.cumsum(found[part, 2])
-    return found
+    rows, first = found.rows, found.rows[:, 0].astype(np.int64)
+    own = np.column_stack([rows[:, 1], records.field("time")[first], rows[:, HAZARD]])
+    hazards = records.comm.allgatherv(own)  # the ranks have intervals of the order
+    for stratum in np.unique(hazards[:, 0]):
+        part = hazards[:, 0] == stratum
+        hazards[part, 2] = np.cumsum(hazards[part, 2])
+    return hazards
 
 
 def hazards_at(model: Any, times: Array, strata: Any, rows: int) -> Array:

@@ -3,7 +3,7 @@
 
 A row with a start time has a second record, of sign -1, at its start: so the rows at risk at a time
 are the records from that time on. Records of the same stratum and time are on the same rank, and
-are a group. R's coxph-records.R does the same.
+are a group. numerics/cox_records.h makes and sorts them, for R's coxph-records.R, too.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from sparkring import _numerics as numerics
 from sparkring._agree import agree
 from sparkring._core import InvalidError
 from sparkring.models import _alike as alike
 from sparkring.models._doubles import doubles
+from sparkring.models._moments import summed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,8 +27,9 @@ if TYPE_CHECKING:
     from sparkring.models._rows import Rows
     from sparkring.models._table import Array
 
-COLUMNS = ("stratum", "time", "sign", "event", "weight", "cluster")
-SAMPLES = 256  # records of a rank that propose the intervals
+FIELDS = ("stratum", "time", "sign", "event", "weight", "offset", "cluster")
+PROPOSALS = 256  # records of a rank that propose the intervals
+MOST = 2**30  # rows of a rank, which have one or two records
 
 
 class Records(NamedTuple):
@@ -34,16 +37,10 @@ class Records(NamedTuple):
 
     Attributes
     ----------
-    stratum, time, sign, event, weight, cluster : array
-        A number for each record; ``event`` is a mask.
-    x : array of shape (records, features)
-        The features around ``means``, divided by ``scale``.
-    group, first : array
-        The number of the group of each record, and the first record of each group.
-    deaths, died : array
-        The number of events of each group, and their weight.
-    segments : list of slice
-        The records of each stratum.
+    all : array
+        A record in each row: `FIELDS`, and the features around ``means``, divided by ``scale``.
+    width, groups : int
+        The number of features, and of groups with events.
     means, scale : array
         The means of the features over all ranks, and the mean distances from them; 0 and 1 for
         columns of -1, 0 and 1.
@@ -52,154 +49,82 @@ class Records(NamedTuple):
     """
 
     comm: Communicator
-    stratum: Array
-    time: Array
-    sign: Array
-    event: NDArray[np.bool_]
-    weight: Array
-    cluster: Array
-    x: Array
-    group: NDArray[np.int64]
-    first: NDArray[np.int64]
-    deaths: NDArray[np.int64]
-    died: NDArray[Any]
-    segments: list[slice]
+    all: Array
+    width: int
+    groups: int
     means: Array
     scale: Array
     rows: int
     events: int
 
-    def cumulate(self, x: Array, backward: bool) -> Array:
-        """Return cumulative sums of columns within each stratum, from the end if ``backward``.
+    def field(self, name: str) -> Array:
+        """Return a field of each record."""
+        return self.all[:, FIELDS.index(name)]
 
-        Collective: the sums of the other ranks that have parts of a stratum are added.
+    def carried(self, edge: Array, back: bool) -> Array:
+        """Return the sums of the ranks beyond that belong to the stratum at this side. Collective.
+
+        ``edge`` has the strata at the other side and at this side, and the sums at the other side.
         """
-        x = np.array(x)
-        for part in self.segments:
-            if backward:
-                x[part] = np.cumsum(x[part][::-1], axis=0)[::-1]
-            else:
-                x[part] = np.cumsum(x[part], axis=0)
-        # The strata at the edges of this rank, the near edge first, and the sums there.
-        own = np.full(x.shape[1] + 2, -1.0)
-        near, far = (0, -1) if backward else (-1, 0)
-        if len(x):
-            own = np.concatenate([[self.stratum[near], self.stratum[far]], x[near]])
-        everything = self.comm.allgather(own)
-        if len(x) == 0:
-            return x
-        me = self.comm.rank
-        beyond = everything[me + 1 :] if backward else everything[:me][::-1]
-        part = self.segments[-1 if backward else 0]
-        x[part] += carried(beyond, float(self.stratum[far]))
-        return x
-
-
-def carried(beyond: Array, stratum: float) -> Array:
-    """Return the sums of the ranks beyond that belong to the stratum, the nearest rank first.
-
-    Each rank has the strata at its near and far edge, and the sums at its near edge. Ranks without
-    records have -1.
-    """
-    total = np.zeros(beyond.shape[1] - 2)
-    for near, far, *sums in beyond[beyond[:, 0] != -1]:
-        if near != stratum:
-            break
-        total += sums
-        if far != stratum:
-            break
-    return total
+        found = np.zeros(len(edge) - 2)
+        if self.comm.size > 1:
+            numerics.cox_carry(self.comm.allgather(edge), self.comm.rank, back, found)
+        return found
 
 
 def make(rows: Rows, columns: dict[str, Array]) -> Records:
     """Send the rows of all ranks to their places. Collective.
 
-    ``columns`` has the columns of `COLUMNS` without the sign, ``x`` and perhaps ``start``.
+    ``columns`` has `FIELDS` without the sign and the offset, ``x`` and perhaps ``start``.
     """
-    comm = rows.comm
-    means, scale = centering(comm, columns)
-    counts = comm.allreduce(np.array([len(columns["stop"]), columns["event"].sum()]))
-    parts = [columns["stratum"], columns["stop"], np.ones(len(columns["stop"]))]
-    parts += [columns["event"], columns["weight"], columns["cluster"]]
-    packed = np.column_stack([*parts, (columns["x"] - means) / scale])
+    comm, count = rows.comm, len(columns["stop"])
+    x = np.ascontiguousarray(columns["x"])
+    means, scale = centering(comm, columns, x)
+    counts = comm.allreduce(np.array([count, columns["event"].sum()]))
+    parts = [columns["stratum"], columns["stop"], np.ones(count), columns["event"]]
+    fields = np.stack([*parts, columns["weight"], np.zeros(count), columns["cluster"]])
     if "start" in columns:
-        entry = np.array(packed)
-        entry[:, 1], entry[:, 2], entry[:, 3] = columns["start"], -1, 0
-        packed = np.concatenate([packed, entry])
-    packed = packed[np.lexsort((packed[:, 1], packed[:, 0]))]
-    owner = owners(comm, packed[:, :2])
-    packed = comm.alltoallv(packed, np.bincount(owner, minlength=comm.size))
-    packed = packed[np.lexsort((packed[:, 1], packed[:, 0]))]
-    return unpack(comm, packed, means, scale, counts)
+        entry = np.array(fields)
+        entry[1], entry[2], entry[3] = columns["start"], -1, 0
+        fields = np.concatenate([fields, entry], axis=1)
+    packed = np.empty((fields.shape[1], numerics.cox_size(rows.width)))
+    numerics.cox_pack(fields, x, means, scale, packed)
+    if comm.size > 1:
+        received = comm.alltoallv(packed, divide(comm, packed, 2))
+        packed = np.empty_like(received)
+        numerics.cox_sort(received, 2, packed)
+    groups = numerics.cox_groups(packed, rows.width)
+    return Records(comm, packed, rows.width, groups, means, scale, int(counts[0]), int(counts[1]))
 
 
-def centering(comm: Communicator, columns: dict[str, Array]) -> tuple[Array, Array]:
+def centering(comm: Communicator, columns: dict[str, Array], x: Array) -> tuple[Array, Array]:
     """Return the means of the features, as survival has them, and their scale. Collective.
 
-    Means of rows with start times have no weights. The mean of a constant column is its value, so
-    nothing of the column is left. The scale is the mean distance from the mean. Columns of -1, 0
-    and 1 have the mean 0 and the scale 1.
+    Means of rows with start times have no weights. The scale is the mean distance from the mean.
+    Columns of -1, 0 and 1 have the mean 0 and the scale 1.
     """
-    x = columns["x"]
-    weight = np.ones(len(x)) if "start" in columns else columns["weight"]
-    other = ~np.isin(x, (-1, 0, 1)).all(axis=0)
-    ends = [x.max(axis=0, initial=-np.inf), -x.min(axis=0, initial=np.inf), other]
-    high, low, other = comm.allreduce(np.stack(ends), op="max") * [[1], [-1], [1]]
-    sums = comm.allreduce(np.append(weight @ x, weight.sum()))
-    means = np.where(other, np.where(high == low, high, sums[:-1] / sums[-1]), 0.0)
-    distances = comm.allreduce(weight @ np.abs(x - means)) / sums[-1]
-    return means, np.where((other > 0) & (distances > 0), distances, 1.0)
+    weights = None if "start" in columns else columns["weight"]
+    plain = comm.allreduce((~np.isin(x, (-1, 0, 1)).all(axis=0)).astype(np.float64)) == 0
+    found = summed(comm, x, weights)
+    means = np.where(plain, 0.0, found.mean)
+    distances = np.empty(x.shape[1])
+    numerics.cox_distances(x, weights, means, distances)
+    with np.errstate(all="ignore"):
+        scale = comm.allreduce(distances) / found.weight
+    return means, np.where(~plain & (scale > 0), scale, 1.0)
 
 
-def owners(comm: Communicator, keys: Array) -> NDArray[np.int64]:
-    """Return the rank of each record: intervals of nearly equal sizes. Collective.
+def divide(comm: Communicator, keys: Array, numbers: int) -> NDArray[np.int64]:
+    """Return how many of the sorted rows belong to each rank, by their first numbers. Collective.
 
-    Each rank proposes records at equal distances; each proposal stands for as many records as lie
-    between two of them.
+    The intervals have nearly equal sizes.
     """
-    count = min(SAMPLES, len(keys))
-    at = np.linspace(0, max(0, len(keys) - 1), count).astype(np.int64)
-    weights = np.full((count, 1), len(keys) / max(1, count))
-    proposals = comm.allgatherv(np.concatenate([keys[at], weights], axis=1))
-    proposals = proposals[np.lexsort((proposals[:, 1], proposals[:, 0]))]
-    ends = np.cumsum(proposals[:, 2])
-    shares = np.arange(1, comm.size) / comm.size * (ends[-1] if len(ends) else 0)
-    cuts = proposals[np.minimum(np.searchsorted(ends, shares), len(ends) - 1)][:, :2]
-    owner = np.zeros(len(keys), np.int64)
-    for stratum, time in cuts:
-        owner += (keys[:, 0] > stratum) | ((keys[:, 0] == stratum) & (keys[:, 1] > time))
-    return owner
-
-
-def unpack(comm: Communicator, packed: Array, means: Array, scale: Array, counts: Array) -> Records:
-    """Find the groups and segments of sorted records."""
-    stratum, time = packed[:, 0], packed[:, 1]
-    count = len(packed)
-    new_stratum = np.append(True, stratum[1:] != stratum[:-1])[:count]
-    new_group = new_stratum | np.append(True, time[1:] != time[:-1])[:count]
-    first = np.flatnonzero(new_group)
-    group = np.cumsum(new_group) - 1
-    edges = [*np.flatnonzero(new_stratum).tolist(), count]
-    event, weight = packed[:, 3] > 0, packed[:, 4]
-    return Records(
-        comm=comm,
-        stratum=stratum,
-        time=time,
-        sign=packed[:, 2],
-        event=event,
-        weight=weight,
-        cluster=packed[:, 5],
-        x=packed[:, 6:],
-        group=group,
-        first=first,
-        deaths=np.bincount(group[event], minlength=len(first)),
-        died=np.bincount(group[event], weight[event], len(first)).astype(np.float64),
-        segments=[slice(a, b) for a, b in zip(edges[:-1], edges[1:])],
-        means=means,
-        scale=scale,
-        rows=int(counts[0]),
-        events=int(counts[1]),
-    )
+    own, counts = np.empty((PROPOSALS, 3)), np.empty(comm.size)
+    proposals = comm.allgatherv(own[: numerics.cox_propose(keys, numbers, own)])
+    ordered = np.empty_like(proposals)
+    numerics.cox_sort(proposals, 2, ordered)
+    numerics.cox_divide(keys, numbers, ordered, counts)
+    return counts.astype(np.int64)
 
 
 def columns_of(rows: Rows) -> tuple[dict[str, Array], list[Any]]:
@@ -282,6 +207,8 @@ def own_columns(rows: Rows) -> dict[str, Any]:
                 if role == "cluster":
                     part[role] = one_column(part[role], role)
         parts.append(part)
+    if sum(len(part["stop"]) for part in parts) > MOST:
+        raise InvalidError(f"CoxPH sorts up to {MOST} rows on a rank: pass more ranks")
     if parts:
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     found: dict[str, Any] = {name: np.zeros(0) for name in ("stop", "event", "weight")}

@@ -8,21 +8,20 @@ chain become its first time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sparkring import _numerics as numerics
 from sparkring._agree import agree
 from sparkring._core import InvalidError
-from sparkring.models._cox_records import owners
+from sparkring.models._cox_records import divide
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from sparkring._core import Communicator
     from sparkring.models._table import Array
 
-TOLERANCE = float(np.sqrt(np.finfo(float).eps))
+WHOLE = 2.0**25  # whole numbers up to this one are too far from their neighbors
 
 
 def fix(comm: Communicator, columns: dict[str, Array]) -> dict[str, Array]:
@@ -35,8 +34,7 @@ def fix(comm: Communicator, columns: dict[str, Array]) -> dict[str, Array]:
     """
     names = [name for name in ("start", "stop") if name in columns]
     times = np.concatenate([columns[name] for name in names])
-    # Neighbors of whole numbers are too far from each other.
-    is_near = (times % 1 != 0).any() or np.abs(times).max(initial=0) >= 0.5 / TOLERANCE
+    is_near = (times % 1 != 0).any() or np.abs(times).max(initial=0) >= WHOLE
     if comm.allreduce(float(is_near), op="max") == 0:
         return columns
     known, places = np.unique(times, return_inverse=True)
@@ -56,43 +54,22 @@ def fix(comm: Communicator, columns: dict[str, Array]) -> dict[str, Array]:
 
 def first_times(comm: Communicator, own: Array) -> Array:
     """Return the first time of the chain of each of these sorted, different times. Collective."""
-    owner = owners(comm, np.column_stack([np.zeros(len(own)), own]))
-    sends = np.bincount(owner, minlength=comm.size)
+    sends = divide(comm, own[:, None], 1)
     received, counts = comm.alltoallv(own, sends, return_counts=True)
     known, places = np.unique(received, return_inverse=True)
-    count, total = comm.allreduce(np.array([len(known), np.abs(known).sum()]))
+    count, total = comm.allreduce(np.array([len(known), numerics.cox_times_sum(known)]))
     mean = total / max(1.0, count)
     firsts = chains(known, mean)
     edge = np.zeros(4)
     if len(known):
         edge[:] = 1, known[0], known[-1], firsts[-1]
-    before = first_before(comm.allgather(edge)[: comm.rank + 1], mean)
-    firsts[firsts == known[:1]] = before
+    edges = comm.allgather(edge)[: comm.rank + 1]
+    firsts[firsts == known[:1]] = numerics.cox_chain_before(edges, mean)
     return comm.alltoallv(firsts[places.ravel()], counts)
 
 
 def chains(known: Array, mean: float) -> Array:
     """Return the first time of the chain of each of the sorted times of one rank."""
-    begins = np.append(True, ~are_near(np.diff(known), mean))[: len(known)]
-    found: Array = known[begins][np.cumsum(begins) - 1]
-    return found
-
-
-def are_near(gaps: Any, mean: float) -> NDArray[np.bool_]:
-    """Return whether times at these distances count as equal; ``mean`` is that of all times."""
-    return np.asarray(gaps <= TOLERANCE * max(1.0, mean))
-
-
-def first_before(edges: Array, mean: float) -> float:
-    """Return the first time of the chain of the first time of the last rank.
-
-    ``edges`` has a row for each rank up to that rank: 1 for a rank with times, its first and last
-    time, and the first time of the chain of its last time.
-    """
-    last, begin = -np.inf, 0.0
-    for has_times, first, final, of_final in edges:
-        if not has_times:
-            continue
-        start = begin if are_near(first - last, mean) else first
-        begin, last = (start if of_final == first else of_final), final
-    return float(start) if len(edges) and edges[-1, 0] else 0.0
+    firsts = np.empty(len(known))
+    numerics.cox_chains(known, mean, firsts)
+    return firsts

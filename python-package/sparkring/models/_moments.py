@@ -13,6 +13,7 @@ from sparkring.models import _tsqr as tsqr
 from sparkring.models._rows import check_count
 
 if TYPE_CHECKING:
+    from sparkring._core import Communicator
     from sparkring.models._rows import Block, Rows
     from sparkring.models._table import Array
 
@@ -44,24 +45,42 @@ class Moments(NamedTuple):
 
 
 def moments(rows: Rows) -> Moments:
-    """Compute the moments in one pass, by numerics/moments.h. Collective.
+    """Compute the moments in one pass. Collective.
 
     Raises
     ------
     InvalidError
         If no rank has a row with a weight.
     """
-    width = rows.width
+    state = opened(rows.width)
+    rows.each(lambda b: numerics.moments_add(state, np.ascontiguousarray(b.x), b.weight))
+    found = merged(rows.comm, state, rows.width)
+    check_count(found.rows)
+    return found
+
+
+def summed(comm: Communicator, x: Array, weights: Array | None) -> Moments:
+    """Compute the moments of the rows of ranks. Collective."""
+    state = opened(x.shape[1])
+    numerics.moments_add(state, x, weights)
+    return merged(comm, state, x.shape[1])
+
+
+def opened(width: int) -> Array:
+    """Return the state of no rows, of numerics/moments.h."""
     state = np.empty(numerics.moments_size(width))
     numerics.moments_open(state, width)
-    rows.each(lambda b: numerics.moments_add(state, np.ascontiguousarray(b.x), b.weight))
-    states = rows.comm.allgather(state)
+    return state
+
+
+def merged(comm: Communicator, state: Array, width: int) -> Moments:
+    """Return the moments of the states of all ranks. Collective."""
+    states = comm.allgather(state)
     state = states[0]
     for other in states[1:]:
         numerics.moments_merge(state, other, width)
     counts, weights, means, squares = np.empty((4, width))
     numerics.moments_close(state, counts, weights, means, squares)
-    check_count(int(counts[0]))
     return Moments(int(counts[0]), float(weights[0]), means, squares)
 
 

@@ -312,36 +312,17 @@ test_that("an error of a hazard model is one on all ranks", {
   expect_match(results[[1]][[10]], "likelihood or its derivatives are not finite at the start")
 })
 
-test_that("passes in C are sums over the records, and check their arguments", {
-  x <- matrix(sin(1:390), 3)
-  weights <- cos(1:130)
-  expect_equal(.Call(C_gram_of, x, weights), x %*% (weights * t(x)), tolerance = 1e-13)
-  expect_identical(.Call(C_gram_of, x[, 0], double()), matrix(0, 3, 3))
-  expect_error(.Call(C_gram_of, x, 1), "the weights are not 130 doubles")
-  strata <- rep(1:3 + 0, c(50, 1, 79))
-  carried <- c(10, 20, 30)
-  for (backward in c(TRUE, FALSE)) {
-    found <- .Call(C_records_cumulate, x, strata, carried, backward)
-    first <- if (backward) 3 else 1
-    for (stratum in 1:3) {
-      at <- which(strata == stratum)
-      if (backward) at <- rev(at)
-      sums <- apply(x[, at, drop = FALSE], 1, cumsum)
-      expect_equal(found[, at], t(sums) + carried * (stratum == first), ignore_attr = TRUE)
-    }
-  }
-  expect_error(.Call(C_records_cumulate, x, strata, 1, TRUE), "do not belong to the values")
-  rows <- t(x)
-  packed <- .Call(C_records_pack, list(1:260 + 0), rows, c(1, 0, 0), c(1, 1, 2), 260:1)
-  expect_identical(packed, rbind(260:1, rep(x[1, 130:1] - 1, 2), rep(x[2, 130:1], 2),
-                                 rep(x[3, 130:1] / 2, 2)))
-  pack <- function(...) .Call(C_records_pack, ..., rows, double(3), rep(1, 3), 2L)
-  expect_error(pack(list(1)), "there is no record 2")
-  expect_error(pack(list(1L)), "do not have 1 doubles each")
-  expect_error(.Call(C_records_pack, list(1), rows, double(3), 1, 1L), "the scales are not 3 doubl")
-  records <- records_unpack(rbind(1:3, 1, 1:3, 1, 1, 1, 0, 1:3, 0.5), 1:3)
-  sweep <- function(...) .Call(C_coxph_sweep, replace(records, ...), rep(1, 3), c(0, 0), TRUE, TRUE)
-  expect_error(sweep("first", list(c(1L, 3L, 3L))), "the groups of records are not in order")
-  expect_error(sweep("died", list(1L)), "died must be of type double and length ")
-  expect_error(.Call(C_coxph_residuals, records, list(), 1, 1, 1), "the list has no element tied")
+test_that("passes in C check their arguments", {
+  pass <- list(all = matrix(0, 11, 3), width = 2L, efron = TRUE, details = FALSE)
+  pass <- c(pass, .Call(C_coxph_risks, pass, double(2)))
+  expect_identical(pass$risks, c(1, 1, 1))
+  expect_error(.Call(C_coxph_risks, replace(pass, "width", 5L), double(5)),
+               "the records do not have 5 covariates")
+  expect_error(.Call(C_coxph_edge, replace(pass, "risks", 1), TRUE), "risks must be of type double")
+  expect_error(.Call(C_coxph_forward, pass, 0), "the list has no element rows")
+  expect_error(.Call(C_coxph_forward, c(pass, list(rows = matrix(0, 1, 1))), 0),
+               "the rows of groups do not belong to the pass")
+  expect_error(.Call(C_coxph_residuals, c(pass, list(rows = matrix(0, 6, 0))), double(3)),
+               "the pass has no details")
+  expect_error(.Call(C_coxph_step, double(7), TRUE, 0, TRUE), "the sums are not those of 1 columns")
 })
