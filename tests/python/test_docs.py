@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import functools
 import inspect
 import pkgutil
@@ -101,6 +102,21 @@ def test_packages_are_imported_when_they_are_used():
     code += "assert sparkring.spark.run and sparkring.data.batches; sparkring.nothing"
     job = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert job.stderr.endswith("AttributeError: module 'sparkring' has no attribute 'nothing'\n")
+
+
+@pytest.mark.parametrize("documented", [sparkring, sparkring.spark.run], ids=["sparkring", "run"])
+def test_examples_show_what_they_return(documented):
+    """Those that need no Spark. Numbers of NumPy 2 look otherwise in a list than they look here."""
+    names, shown = {"__name__": "__main__"}, 0
+    for example in doctest.DocTestParser().get_examples(documented.__doc__):
+        if example.source.startswith(("import", "from", "def")):
+            exec(example.source, names)
+        elif "num_proc=-" in example.source:
+            values = eval(example.source, names)
+            assert f"{values}\n" == example.want
+            assert {type(value) for value in values} <= {int, float}
+            shown += 1
+    assert shown == 1
 
 
 def test_properties_are_documented():

@@ -288,7 +288,7 @@ def run(
     --------
     >>> from sparkring.spark import run
     >>> def train(comm, rate):
-    ...     return comm.allreduce(rate * comm.rank)
+    ...     return float(comm.allreduce(rate * comm.rank))
     >>> run(train, args=(0.5,), num_proc=4)
     [3.0, 3.0, 3.0, 3.0]
     >>> run(train, args=(0.5,), num_proc=-2)  # here, without Spark
