@@ -17,7 +17,7 @@
 #' `alltoallv()`, `send()`, `recv()` and those of groups take arrays on GPUs, and return arrays of
 #' the same library on the same GPU. With NCCL a method returns when its work is on the stream of
 #' the array. `device()$wait(x)` waits for it, and raises the error of a call that has failed.
-#' `device()$explain()` has the path, and the reason. `vignette("gpu")` has the details.
+#' `device()$explain()` has the path, and the reason. The guide *Use GPUs* has the details.
 #'
 #' [ring_gpus()] gives each rank its own GPUs; call it before.
 #'
