@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stacks the cells of a row where a table of text is too wide for a narrow screen. Numbers stay in columns. */
+/* Stacks the cells of a row where a table of text is too wide for a narrow screen. Numbers stay in columns.
+   Lets the name of a function in a title break after an underscore. */
 
 const NARROW = 640; // pixels of the screen
 const TALL = 130; // pixels of a cell: about six lines
@@ -37,7 +38,14 @@ function stack(tables) {
   tables.forEach((table) => table.classList.toggle("stacked", wanted));
 }
 
+function breakName(title) {
+  const name = title.firstChild;
+  if (name.nodeType !== Node.TEXT_NODE) return;
+  name.replaceWith(...name.textContent.split(/(?<=_)/).flatMap((part) => [document.createElement("wbr"), part]));
+}
+
 window.addEventListener("DOMContentLoaded", () => {
+  document.querySelectorAll("article h1").forEach(breakName);
   const tables = [...document.querySelectorAll("article table.docutils")].filter((table) => !isNumbers(table));
   tables.forEach(nameColumns);
   stack(tables);

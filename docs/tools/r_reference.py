@@ -59,7 +59,13 @@ def raw(fragments: list[str]) -> list[str]:
 
 
 def tidy(node: Tag) -> Tag:
-    """Turn links to the pages of this package, and a table of arguments into a list."""
+    """Turn links to the pages of this package, and a table of arguments into a list.
+
+    R keeps some code on one line, by a style and by characters that join words.
+    """
+    for code in node.find_all("code", style=True):
+        del code["style"]
+        code.string = code.text.strip("\u2060")
     for link in node.find_all("a"):
         target = link.get("href", "")
         if not target.startswith("http") and not (MAN / target).with_suffix(".Rd").exists():

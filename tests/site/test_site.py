@@ -28,6 +28,11 @@ CUT = """() => [...document.querySelectorAll('article pre, article table')].filt
   return (right && !scrolls(each.parentElement))
     || (each.scrollWidth > each.clientWidth && !scrolls(each) && !scrolls(each.parentElement));
 }).map(each => each.textContent.slice(0, 60))"""
+# Code within a text that ends right of the screen.
+LONG = """() => [...document.querySelectorAll('article code')]
+  .filter(each => !each.closest('pre, table'))
+  .filter(each => each.getBoundingClientRect().right > document.documentElement.clientWidth)
+  .map(each => each.textContent.slice(0, 60))"""
 # Tables of text that a reader on a telephone has to scroll.
 WIDE = """() => [...document.querySelectorAll('article table[data-text]')]
   .filter(each => innerWidth < 640 && each.scrollWidth > each.clientWidth)
@@ -65,7 +70,7 @@ def faults_of(tab, name):
         yield f"no alternative text: {picture}"
     for picture in tab.evaluate(BROKEN):
         yield f"no picture: {picture}"
-    for text in tab.evaluate(CUT):
+    for text in tab.evaluate(CUT) + tab.evaluate(LONG):
         yield f"cut off: {text}"
     for text in tab.evaluate(WIDE):
         yield f"scrolls: {text}"
