@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The functions of numerics/, whose headers describe them. Results are written to arrays."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -188,3 +191,67 @@ def cox_step(
 ) -> float: ...
 def cox_change(before: float, now: float, /) -> float: ...
 def positive_wald(covariance: _Doubles, values: _Doubles, tolerance: float, /) -> float: ...
+
+# The letter of the family, whether there is an intercept, the number of classes, centers, scales.
+_Model = tuple[str, bool, int, _Doubles, _Doubles]
+
+def net_state(model: _Model, active: _Integers, b: _Doubles, whole: bool, /) -> int: ...
+def net_open(
+    model: _Model,
+    active: _Integers,
+    b: _Doubles,
+    whole: bool,
+    state: _Doubles,
+    sums: _Doubles,
+    /,
+) -> None: ...
+def net_add(
+    model: _Model,
+    active: _Integers,
+    b: _Doubles,
+    whole: bool,
+    x: _Doubles,
+    y: _Doubles,
+    weights: _Doubles,
+    offset: _Doubles | None,
+    state: _Doubles,
+    sums: _Doubles,
+    /,
+) -> None: ...
+def net_close(
+    model: _Model,
+    active: _Integers,
+    b: _Doubles,
+    whole: bool,
+    state: _Doubles,
+    sums: _Doubles,
+    /,
+) -> None: ...
+def net_least(model: _Model, y: _Doubles, weights: _Doubles, total: float, /) -> float: ...
+def net_squares(
+    model: _Model,
+    active: _Integers,
+    b: _Doubles,
+    whole: bool,
+    sums: _Doubles,
+    found: _Doubles,
+    /,
+) -> None: ...
+
+# Of the problem: the penalties of the coefficients, alpha, spread, least, tolerance, ratio, the
+# number of steps, and whether the path may end early.
+def net_follow(
+    model: _Model,
+    problem: tuple[_Doubles, float, float, float, float, float, int, bool],
+    look: Callable[[memoryview, memoryview, bool], _Doubles],
+    share: Callable[[memoryview], Any],
+    lambdas: _Doubles,
+    coefficients: _Doubles,
+    deviance: _Doubles,
+    violation: _Doubles,
+    steps: _Doubles,
+    /,
+) -> tuple[int, float]: ...
+def net_unscale(
+    model: _Model, coefficients: _Doubles, mean: float, slopes: _Doubles, levels: _Doubles, /
+) -> None: ...

@@ -49,6 +49,8 @@ PyAPI_FUNC(int) PyBuffer_FillInfo(Py_buffer *buffer, PyObject *object, void *mem
 #define PyBUF_ND 0x0008
 #define PyBUF_STRIDES (0x0010 | PyBUF_ND)
 #define PyBUF_RECORDS_RO (PyBUF_STRIDES | PyBUF_FORMAT)
+#define PyBUF_READ 0x0100
+#define PyBUF_WRITE 0x0200
 #endif
 
 #endif

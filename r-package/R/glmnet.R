@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Penalized regression on rows that are spread over the ranks. At each penalty of the path, Newton's
-# method replaces the loss by a quadratic function, whose gradient and curvature are sums over the
-# ranks: see src/elastic_net.h. Rank 0 minimizes it with the penalty: see glmnet-quadratic.R. Both
-# are summed for columns that may be in the model only: the active columns, and those that the
-# strong rules (Tibshirani and others, 2012) do not exclude. A penalty is done when all columns
-# satisfy the Karush-Kuhn-Tucker conditions.
+# Penalized regression on rows that are spread over the ranks: the path of numerics/net_path.h, with
+# the sums of all ranks.
 
 # nolint start: object_name_linter. The arguments are those of glmnet().
 #' Distributed lasso and elastic net: penalized regression on data on many ranks
@@ -226,28 +222,57 @@ glmnet_rows <- function(x, response, weights, offset, family) {
 
 # Fits the path on the columns around their means, and scaled.
 glmnet_fit <- function(comm, rows, settings) {
-  width <- ncol(rows$x)
-  settings$intercepts <- rep(c(if (settings$intercept) TRUE, logical(width)), ncol(rows$y))
-  scaled <- glmnet_scale(comm, rows, settings)
-  penalty <- glmnet_penalty(glmnet_constants(comm, scaled, settings), ncol(rows$y), settings)
-  problem <- if (rows$family == "gaussian") glmnet_gaussian(comm, scaled, settings)
-             else glmnet_newton(comm, scaled, settings)
-  path <- problem$path(penalty)
+  rows <- glmnet_scale(comm, rows, settings)
+  path <- if (rows$family == "gaussian") glmnet_gaussian(comm, rows, settings)
+          else glmnet_newton(comm, rows, settings)
   classes <- ncol(rows$y)
-  coefficients <- array(path$coefficients, c(width + settings$intercept, classes, path$steps))
-  slopes <- if (settings$intercept) coefficients[-1L, , , drop = FALSE] else coefficients
-  slopes <- slopes / scaled$scale
-  a0 <- matrix(0, classes, path$steps)
-  if (settings$intercept) {
-    a0[] <- coefficients[1L, , ] - apply(slopes * scaled$center, 2:3, sum)
-    if (classes > 1L) a0 <- sweep(a0, 2L, colMeans(a0))
-  }
+  slopes <- array(path$slopes, c(ncol(rows$x), classes, length(path$lambda)))
   list(
-    lambda = path$lambda, a0 = if (classes == 1L) drop(a0) else a0, slopes = slopes,
-    df = apply(slopes != 0, 3L, function(used) sum(rowSums(matrix(used, width)) > 0)),
-    dev.ratio = 1 - path$deviance / path$null, nulldev = path$null * scaled$total,
-    violation = path$violation, count = scaled$count
+    lambda = path$lambda, a0 = if (classes == 1L) path$levels else matrix(path$levels, classes),
+    slopes = slopes,
+    df = apply(slopes != 0, 3L, function(used) sum(rowSums(matrix(used, ncol(rows$x))) > 0)),
+    dev.ratio = 1 - path$deviance / path$null, nulldev = path$null * rows$total,
+    violation = path$violation, count = rows$count
   )
+}
+
+# The rows with weights of the sum 1; the center and scale of their columns; and which columns are
+# constant. Deviations divide by the sum of the weights.
+glmnet_scale <- function(comm, rows, settings) {
+  count <- ring_allreduce(comm, as.double(nrow(rows$x)))
+  known <- columns_known(comm, rows$x, rows$weights)
+  total <- known$weights[[1L]]
+  if (total == 0) check_stop("there are no rows with a weight on any rank", call = NULL)
+  if (rows$family == "gaussian") {
+    rows$y <- rows$y - rows$offset
+    rows$offset <- double(length(rows$offset))
+  }
+  response <- columns_known(comm, cbind(rows$y, rows$offset), rows$weights)
+  glmnet_check_response(response, rows$family, settings)
+  rows$mean <- if (rows$family == "gaussian" && settings$intercept) response$means[[1L]] else 0
+  rows$y <- rows$y - rows$mean
+  rows$weights <- rows$weights / total
+  deviations <- ifelse(known$squares > 0, sqrt(known$squares / total), 1)
+  c(rows, list(
+    intercept = settings$intercept,
+    center = if (settings$intercept) known$means else double(ncol(rows$x)),
+    scale = if (settings$standardize) deviations else rep(1, ncol(rows$x)),
+    constant = known$squares %in% 0, total = total, count = count
+  ))
+}
+
+# Refuses a response with which there is no path, by the moments of its columns and the offset.
+glmnet_check_response <- function(known, family, settings) {
+  columns <- seq_len(length(known$means) - 1L)
+  fixed <- known$squares %in% 0
+  value <- known$means[columns]
+  limit <- value == 0 & family != "gaussian" | value == 1 & family == "binomial"
+  none <- if (!settings$intercept) family == "gaussian" & value == 0 else
+    limit | family == "gaussian" | fixed[[length(fixed)]]
+  if (any(fixed[columns] & none)) {
+    check_stop("`y` is constant", if (family == "multinomial") " for a class", settings$where,
+               ": there is no path of penalties", call = NULL)
+  }
 }
 
 # The penalty factor of each coefficient. One that is infinite leaves the coefficient out.
@@ -263,100 +288,42 @@ glmnet_penalty <- function(constant, classes, settings) {
   rep(c(if (settings$intercept) 0, factors), classes)
 }
 
-# Whether each column is constant over the rows with a weight of all ranks, by comparison: rounding
-# errors of the mean would be a variance. Refuses a response with which there is no path.
-glmnet_constants <- function(comm, rows, settings) {
-  counts <- rows$weights > 0
-  y <- if (rows$family == "gaussian") rows$y - rows$offset else rows$y
-  columns <- c(lapply(seq_len(ncol(rows$x)), function(i) rows$x[counts, i]),
-               lapply(seq_len(ncol(y)), function(i) y[counts, i]), list(rows$offset[counts]))
-  ends <- vapply(columns, function(x) c(max(x, -Inf), max(-x, -Inf)), c(0, 0))
-  ends <- matrix(ring_allreduce(comm, ends, "max"), 2L)
-  constant <- ends[1L, ] == -ends[2L, ]
-  width <- ncol(rows$x)
-  value <- ends[1L, width + seq_len(ncol(y))]
-  fixed <- constant[width + seq_len(ncol(y))]
-  limit <- value == 0 & rows$family != "gaussian" | value == 1 & rows$family == "binomial"
-  none <- if (!settings$intercept) rows$family == "gaussian" & value == 0 else
-    limit | rows$family == "gaussian" | constant[[length(constant)]]
-  if (any(fixed & none)) {
-    check_stop("`y` is constant", if (rows$family == "multinomial") " for a class", settings$where,
-               ": there is no path of penalties", call = NULL)
-  }
-  constant[seq_len(width)]
-}
-
-# The rows with weights of the sum 1, and the center and scale of their columns. Deviations divide
-# by the sum of the weights.
-glmnet_scale <- function(comm, rows, settings) {
-  moments <- function(center) .Call(C_columns_sums, rows$x, center, rows$weights)
-  sums <- ring_allreduce(comm, unname(c(
-    sum(rows$weights), length(rows$weights), moments(NULL)[2L, ]
-  )))
-  if (sums[[1L]] == 0) check_stop("there are no rows with a weight on any rank", call = NULL)
-  means <- sums[-(1:2)] / sums[[1L]]
-  squares <- ring_allreduce(comm, moments(means)[3L, ]) / sums[[1L]]
-  width <- ncol(rows$x)
-  rows$weights <- rows$weights / sums[[1L]]
-  c(rows, list(
-    intercept = settings$intercept, center = if (settings$intercept) means else double(width),
-    scale = if (settings$standardize) ifelse(squares > 0, sqrt(squares), 1) else rep(1, width),
-    total = sums[[1L]], count = sums[[2L]]
-  ))
+# What elastic_net_path() needs of the settings.
+glmnet_problem <- function(rows, settings, spread, least) {
+  known <- !is.null(settings$lambda)
+  ratio <- or_default(settings$ratio, if (rows$count >= ncol(rows$x)) 1e-4 else 0.01)
+  list(
+    penalty = glmnet_penalty(rows$constant, ncol(rows$y), settings),
+    alpha = as.double(settings$alpha), spread = spread, least = least, mean = rows$mean,
+    tolerance = as.double(settings$thresh), steps = as.double(settings$maxit), ends = !known,
+    lambda = as.double(settings$lambda), ratio = if (known) 0 else as.double(ratio),
+    count = if (known) as.double(length(settings$lambda)) else as.double(settings$nlambda)
+  )
 }
 
 # The quadratic loss needs one pass over the rows. Rank 0 computes the whole path.
 glmnet_gaussian <- function(comm, rows, settings) {
   width <- ncol(rows$x) + settings$intercept
-  rows$y <- rows$y - rows$offset
-  rows$offset <- double(length(rows$offset))
-  mean <- ring_allreduce(comm, sum(rows$weights * rows$y))
-  if (settings$intercept) rows$y <- rows$y - mean
-  null <- glmnet_pass(comm, rows, double(width), seq_len(width), TRUE)
-  pass <- function(b, active, whole) {
-    gradient <- null$gradient - drop(null$gram %*% b)
-    list(gradient = gradient, deviance = null$deviance - sum(b * (null$gradient + gradient)),
-         gram = null$gram[active, active, drop = FALSE], active = active, whole = TRUE)
-  }
-  settings$spread <- sqrt(null$deviance)
-  list(path = function(penalty) {
-    names <- c("lambda", "coefficients", "deviance", "violation", "null", "steps")
-    path <- lead(comm, names, glmnet_path(pass, glmnet_minimise, penalty, settings,
-                                          rows$count >= ncol(rows$x)))
-    if (settings$intercept) {
-      path$coefficients <- matrix(path$coefficients, width)
-      path$coefficients[1L, ] <- path$coefficients[1L, ] + mean
-    }
-    path
-  })
+  sums <- glmnet_pass(comm, rows)(double(width), seq_len(width), TRUE)
+  problem <- glmnet_problem(rows, settings, sqrt(sums[[1L]]), 0)
+  look <- function(b, active, whole) .Call(C_elastic_net_squares, rows, sums, b, active, whole)
+  lead(comm, c("lambda", "deviance", "violation", "steps", "null", "slopes", "levels"),
+       .Call(C_elastic_net_path, rows, problem, look, identity))
 }
 
-# All other losses. Ranks sum the gradient and the curvature; rank 0 minimizes.
+# All other losses need passes for each penalty.
 glmnet_newton <- function(comm, rows, settings) {
-  least <- ring_allreduce(comm, sum(rows$weights * glmnet_least(rows$y, rows$family)))
-  pass <- function(b, active, whole) {
-    now <- glmnet_pass(comm, rows, b, active, whole)
-    now$deviance <- now$deviance + least
-    now
-  }
-  minimise <- function(...) {
-    lead(comm, "found", list(found = glmnet_minimise(...)))$found
-  }
-  settings$spread <- 1
-  many <- rows$count >= ncol(rows$x)
-  list(path = function(penalty) glmnet_path(pass, minimise, penalty, settings, many))
+  least <- ring_allreduce(comm, .Call(C_elastic_net_least, rows))
+  problem <- glmnet_problem(rows, settings, 1, least)
+  share <- function(lambda) ring_broadcast(comm, lambda)
+  .Call(C_elastic_net_path, rows, problem, glmnet_pass(comm, rows), share)
 }
 
-# At the coefficients `b`, class by class, which are 0 unless `active`: the deviance up to the term
-# glmnet_least(), its negative half gradient, and the curvature of the active coefficients. The
-# gradient is NA for coefficients that are not active, unless it is to be `whole`.
-glmnet_pass <- function(comm, rows, b, active, whole) {
-  sums <- ring_allreduce(comm, .Call(C_elastic_net_pass, rows, b[active], active, whole))
-  known <- if (whole) seq_along(b) else active
-  gradient <- rep(NA_real_, length(b))
-  gradient[known] <- sums[1L + seq_along(known)]
-  list(deviance = sums[[1L]], gradient = gradient, active = active, whole = whole,
-       gram = matrix(sums[-seq_len(1L + length(known))], length(active)))
+# The function that sums a pass over the ranks.
+glmnet_pass <- function(comm, rows) {
+  function(b, active, whole) {
+    ring_allreduce(comm, .Call(C_elastic_net_pass, rows, b, active, whole))
+  }
 }
 
 glmnet_mean <- function(eta, family) {

@@ -1,266 +1,208 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "elastic_net.h"
 
-#include <math.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include "fields.h"
-#include "gram.h"
+#include "numerics/net_path.h"
 
-typedef struct {
-  char family; /* the first letter of its name */
-  bool intercept;
-  R_xlen_t rows;
-  size_t width, classes; /* of the coefficients: with the intercept */
-  const double *x, *y, *weights, *offset, *center, *scale;
-} net_rows;
+enum { ROWS_UNTIL_PAUSE = 1 << 16 };
 
-/* Active coefficients of a class are those from `first[label]` up to `first[label + 1]`; `column` is the column of
- * each, and `values` point to it. `wanted` are the columns that a pass needs. */
-typedef struct {
-  size_t count, *column, *first;
-  const double *b, **values;
-  bool whole, *wanted;
-} net_active;
+static double *net_memory(size_t count) {
+  return (double *)R_alloc(count + 1, sizeof(double));
+}
 
-/* The rows of a tile: the columns, and for each class the linear predictor, the mean (of many classes) and the weighted
- * residual. The weights are 0 behind the last row. `curvature` has the weights, too. */
-typedef struct {
-  R_xlen_t from;
-  size_t count;
-  double *columns, *eta, *mean, *residual, weights[ROWS_OF_TILE], curvature[ROWS_OF_TILE];
-} net_tile;
+/* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
-/* ---- Arguments ------------------------------------------------------------------------------------- */
-
-static net_rows net_open(SEXP rows) {
+static num_net_model net_model(SEXP rows) {
   SEXP family = fields_get(rows, "family"), x = fields_matrix(rows, "x"),
        y = fields_matrix(rows, "y");
   if (!Rf_isString(family) || Rf_xlength(family) != 1) Rf_error("family must be a string");
-  net_rows r = {.family = CHAR(STRING_ELT(family, 0))[0], .rows = Rf_nrows(x)};
-  if (!strchr("gbpm", r.family)) Rf_error("there is no family %s", CHAR(STRING_ELT(family, 0)));
-  r.intercept = fields_logicals(rows, "intercept", 1)[0] == TRUE;
-  r.width = (size_t)Rf_ncols(x) + r.intercept;
-  r.classes = (size_t)Rf_ncols(y);
-  if (Rf_nrows(y) != r.rows || r.classes == 0 || (r.family != 'm' && r.classes > 1))
+  num_net_model model = {.family = CHAR(STRING_ELT(family, 0))[0]};
+  if (!strchr("gbpm", model.family)) Rf_error("there is no family %s", CHAR(STRING_ELT(family, 0)));
+  model.intercept = fields_logicals(rows, "intercept", 1)[0] == TRUE;
+  model.columns = (size_t)Rf_ncols(x);
+  model.classes = (size_t)Rf_ncols(y);
+  if (Rf_nrows(y) != Rf_nrows(x) || model.classes == 0 ||
+      (model.family != 'm' && model.classes > 1))
     Rf_error("the response does not belong to the rows");
-  r.x = REAL_RO(x);
-  r.y = REAL_RO(y);
-  r.weights = fields_doubles(rows, "weights", r.rows);
-  r.offset = fields_doubles(rows, "offset", r.rows);
-  r.center = fields_doubles(rows, "center", Rf_ncols(x));
-  r.scale = fields_doubles(rows, "scale", Rf_ncols(x));
-  return r;
+  model.center = fields_doubles(rows, "center", Rf_ncols(x));
+  model.scale = fields_doubles(rows, "scale", Rf_ncols(x));
+  return model;
 }
 
-static net_active net_activate(const net_rows *r, SEXP b, SEXP active, SEXP whole) {
+static num_net_rows net_rows(SEXP rows) {
+  SEXP x = fields_matrix(rows, "x"), y = fields_matrix(rows, "y");
+  size_t count = (size_t)Rf_nrows(x);
+  return (num_net_rows){.count = count,
+                        .x = REAL_RO(x),
+                        .y = REAL_RO(y),
+                        .weights = fields_doubles(rows, "weights", (R_xlen_t)count),
+                        .offset = fields_doubles(rows, "offset", (R_xlen_t)count),
+                        .row_step = 1,
+                        .column_step = count,
+                        .y_row_step = 1,
+                        .y_class_step = count};
+}
+
+/* The rows of `rows` from `from` on, of which the user may interrupt R. */
+static num_net_rows net_part(const num_net_rows *rows, size_t from) {
+  num_net_rows part = *rows;
+  R_CheckUserInterrupt();
+  part.x += from, part.y += from, part.weights += from, part.offset += from;
+  part.count = rows->count - from < ROWS_UNTIL_PAUSE ? rows->count - from : ROWS_UNTIL_PAUSE;
+  return part;
+}
+
+static num_net_point net_point(const num_net_model *model, SEXP b, SEXP active, SEXP whole) {
   if (!Rf_isInteger(active) || !Rf_isReal(b) || Rf_xlength(b) != Rf_xlength(active))
     Rf_error("the active coefficients must be integers, with a double for each");
-  net_active a = {.count = (size_t)Rf_xlength(active), .b = REAL_RO(b)};
-  a.whole = Rf_asLogical(whole) == TRUE;
-  a.column = (size_t *)R_alloc(a.count + r->classes + 1, sizeof *a.column);
-  a.first = a.column + a.count;
-  a.values = (const double **)R_alloc(a.count + 1, sizeof *a.values);
-  a.wanted = (bool *)R_alloc(r->width + 1, sizeof *a.wanted);
-  memset(a.wanted, a.whole, r->width);
-  memset(a.first, 0, (r->classes + 1) * sizeof *a.first);
-  for (size_t i = 0; i < a.count; i++) {
+  size_t count = (size_t)Rf_xlength(active), all = num_net_width(model) * model->classes;
+  int32_t *places = (int32_t *)R_alloc(count + 1, sizeof *places);
+  for (size_t i = 0; i < count; i++) {
     int place = INTEGER_RO(active)[i];
-    if (place < 1 || (size_t)place > r->width * r->classes ||
-        (i > 0 && place <= INTEGER_RO(active)[i - 1]))
+    if (place < 1 || (size_t)place > all || (i > 0 && place - 1 <= places[i - 1]))
       Rf_error("the active coefficients must be increasing, and there is none of number %d", place);
-    a.column[i] = (size_t)(place - 1) % r->width;
-    a.wanted[a.column[i]] = true;
-    a.first[(size_t)(place - 1) / r->width + 1] = i + 1;
+    places[i] = place - 1;
   }
-  for (size_t label = 1; label <= r->classes; label++) {
-    if (a.first[label] < a.first[label - 1]) a.first[label] = a.first[label - 1];
-  }
-  return a;
+  return (num_net_point){count, places, REAL_RO(b), Rf_asLogical(whole) == TRUE};
 }
 
-static double *net_zeros(size_t count) {
-  double *found = (double *)R_alloc(count + 1, sizeof *found);
-  memset(found, 0, count * sizeof *found);
+/* ---- Passes ----------------------------------------------------------------------------------------------------- */
+
+SEXP elastic_net_pass(SEXP rows, SEXP b, SEXP active, SEXP whole) {
+  num_net_model model = net_model(rows);
+  num_net_rows all = net_rows(rows), part;
+  num_net_point point = net_point(&model, b, active, whole);
+  double *state = net_memory(num_net_state(&model, &point));
+  SEXP result = PROTECT(Rf_allocVector(REALSXP, (R_xlen_t)num_net_sums(&model, &point)));
+  num_net_open(&model, &point, state, REAL(result));
+  for (size_t from = 0; from < all.count; from += part.count) {
+    part = net_part(&all, from);
+    num_net_add(&model, &point, &part, state, REAL(result));
+  }
+  num_net_close(&model, &point, state, REAL(result));
+  UNPROTECT(1);
+  return result;
+}
+
+SEXP elastic_net_least(SEXP rows) {
+  num_net_model model = net_model(rows);
+  num_net_rows all = net_rows(rows);
+  double total = 0;
+  num_net_least(&model, &all, &total);
+  return Rf_ScalarReal(total);
+}
+
+SEXP elastic_net_squares(SEXP rows, SEXP sums, SEXP b, SEXP active, SEXP whole) {
+  num_net_model model = net_model(rows);
+  num_net_point point = net_point(&model, b, active, whole);
+  size_t width = num_net_width(&model);
+  if (!Rf_isReal(sums) || (size_t)Rf_xlength(sums) != 1 + width + width * width)
+    Rf_error("the sums are not those of %.0f coefficients", (double)width);
+  SEXP result = PROTECT(Rf_allocVector(REALSXP, (R_xlen_t)num_net_sums(&model, &point)));
+  num_net_squares(&model, REAL_RO(sums), &point, REAL(result));
+  UNPROTECT(1);
+  return result;
+}
+
+/* ---- The path --------------------------------------------------------------------------------------------------- */
+
+/* The functions of R. `sums` are those of the last pass, which `index` protects. */
+typedef struct {
+  const num_net_model *model;
+  SEXP look, share, sums;
+  PROTECT_INDEX index;
+} net_caller;
+
+static double *net_look(void *context, const num_net_point *point) {
+  net_caller *caller = context;
+  SEXP b = PROTECT(Rf_allocVector(REALSXP, (R_xlen_t)point->count));
+  SEXP active = PROTECT(Rf_allocVector(INTSXP, (R_xlen_t)point->count));
+  SEXP whole = PROTECT(Rf_ScalarLogical(point->whole));
+  memcpy(REAL(b), point->b, point->count * sizeof(double));
+  for (size_t i = 0; i < point->count; i++) INTEGER(active)[i] = point->active[i] + 1;
+  SEXP call = PROTECT(Rf_lang4(caller->look, b, active, whole));
+  REPROTECT(caller->sums = Rf_eval(call, R_BaseEnv), caller->index);
+  UNPROTECT(4);
+  size_t count = num_net_sums(caller->model, point);
+  if (!Rf_isReal(caller->sums) || (size_t)Rf_xlength(caller->sums) != count)
+    Rf_error("a pass has not the %.0f sums of its point", (double)count);
+  return REAL(caller->sums);
+}
+
+static bool net_share(void *context, double *numbers, size_t count) {
+  net_caller *caller = context;
+  SEXP own = PROTECT(Rf_allocVector(REALSXP, (R_xlen_t)count));
+  memcpy(REAL(own), numbers, count * sizeof *numbers);
+  SEXP call = PROTECT(Rf_lang2(caller->share, own));
+  SEXP shared = PROTECT(Rf_eval(call, R_BaseEnv));
+  if (!Rf_isReal(shared) || (size_t)Rf_xlength(shared) != count)
+    Rf_error("rank 0 has not shared %.0f numbers", (double)count);
+  memcpy(numbers, REAL_RO(shared), count * sizeof *numbers);
+  UNPROTECT(3);
+  return true;
+}
+
+static double net_number(SEXP problem, const char *name) {
+  return fields_doubles(problem, name, 1)[0];
+}
+
+static num_net_problem net_problem(SEXP problem, const num_net_model *model) {
+  size_t width = num_net_width(model) * model->classes;
+  num_net_problem found = {.model = model,
+                           .penalty = fields_doubles(problem, "penalty", (R_xlen_t)width),
+                           .alpha = net_number(problem, "alpha"),
+                           .spread = net_number(problem, "spread"),
+                           .least = net_number(problem, "least"),
+                           .tolerance = net_number(problem, "tolerance"),
+                           .ratio = net_number(problem, "ratio"),
+                           .steps = (size_t)net_number(problem, "steps"),
+                           .count = (size_t)net_number(problem, "count"),
+                           .ends = fields_logicals(problem, "ends", 1)[0] == TRUE};
+  if (found.ratio == 0) found.lambda = fields_doubles(problem, "lambda", (R_xlen_t)found.count);
   return found;
 }
 
-static net_tile net_tile_open(const net_rows *r, net_active *a) {
-  net_tile t = {.columns = net_zeros(r->width * ROWS_OF_TILE)};
-  t.eta = net_zeros(3 * r->classes * ROWS_OF_TILE);
-  t.mean = t.eta + r->classes * ROWS_OF_TILE;
-  t.residual = t.mean + r->classes * ROWS_OF_TILE;
-  for (size_t i = 0; i < a->count; i++) a->values[i] = t.columns + a->column[i] * ROWS_OF_TILE;
-  return t;
+/* The doubles of a new element of the list `result`. */
+static double *net_element(SEXP result, int place, size_t count) {
+  SET_VECTOR_ELT(result, place, Rf_allocVector(REALSXP, (R_xlen_t)count));
+  return REAL(VECTOR_ELT(result, place));
 }
 
-/* ---- A tile ---------------------------------------------------------------------------------------- */
-
-static void net_scale(double *restrict to, const double *restrict x, size_t count, double center,
-                      double factor) {
-  if (count == ROWS_OF_TILE) { /* for vector instructions */
-    for (size_t i = 0; i < ROWS_OF_TILE; i++) to[i] = (x[i] - center) * factor;
-  } else {
-    for (size_t i = 0; i < count; i++) to[i] = (x[i] - center) * factor;
-  }
+static SEXP net_result(const num_net_model *model, const num_net_path *path, double mean) {
+  const char *names[] = {"lambda", "deviance", "violation", "steps",
+                         "null",   "slopes",   "levels",    ""};
+  SEXP result = PROTECT(Rf_mkNamed(VECSXP, names));
+  const double *from[] = {path->lambda, path->deviance, path->violation, path->steps};
+  for (int i = 0; i < 4; i++)
+    memcpy(net_element(result, i, path->count), from[i], path->count * sizeof(double));
+  net_element(result, 4, 1)[0] = path->null;
+  size_t columns = model->columns * model->classes;
+  size_t width = num_net_width(model) * model->classes;
+  double *slopes = net_element(result, 5, columns * path->count);
+  double *levels = net_element(result, 6, model->classes * path->count);
+  for (size_t step = 0; step < path->count; step++)
+    num_net_unscale(model, path->coefficients + step * width, mean, slopes + step * columns,
+                    levels + step * model->classes);
+  UNPROTECT(1);
+  return result;
 }
 
-static void net_read(net_tile *t, const net_rows *r, const net_active *a, R_xlen_t from) {
-  R_xlen_t left = r->rows - from;
-  t->from = from;
-  t->count = left < ROWS_OF_TILE ? (size_t)left : ROWS_OF_TILE;
-  memset(t->weights, 0, sizeof t->weights);
-  memcpy(t->weights, r->weights + from, t->count * sizeof(double));
-  for (size_t column = 0; column < r->width; column++) {
-    if (!a->wanted[column]) continue;
-    double *to = t->columns + column * ROWS_OF_TILE;
-    if (r->intercept && column == 0) {
-      for (size_t i = 0; i < t->count; i++) to[i] = 1;
-      continue;
-    }
-    size_t k = column - r->intercept;
-    net_scale(to, r->x + (R_xlen_t)k * r->rows + from, t->count, r->center[k], 1 / r->scale[k]);
-  }
-}
-
-static void net_move(double *restrict eta, const double *restrict column, double b) {
-  for (size_t i = 0; i < ROWS_OF_TILE; i++) eta[i] += b * column[i];
-}
-
-static void net_predict(net_tile *t, const net_rows *r, const net_active *a) {
-  for (size_t label = 0; label < r->classes; label++) {
-    double *eta = t->eta + label * ROWS_OF_TILE;
-    memcpy(eta, r->offset + t->from, t->count * sizeof *eta);
-    for (size_t k = a->first[label]; k < a->first[label + 1]; k++) {
-      if (a->b[k] != 0) net_move(eta, a->values[k], a->b[k]);
-    }
-  }
-}
-
-/* The sum of w log(1 + odds) over the rows of a tile, in [0, 1]. Rows of equal weight share a logarithm: their product
- * is at most 2^64. */
-static double net_logs(const double *odds, const double *weights) {
-  double sum = 0, product = 1, weight = 0;
-  for (size_t i = 0; i < ROWS_OF_TILE; i++) {
-    if (weights[i] != weight) {
-      sum += weight * log(product);
-      weight = weights[i];
-      product = 1;
-    }
-    product *= 1 + odds[i];
-  }
-  return sum + weight * log(product);
-}
-
-/* A tile of two classes: the weighted residuals and curvature; returns the weighted deviance. */
-static double net_compare_two(net_tile *t, const net_rows *r) {
-  double y[ROWS_OF_TILE] = {0}, odds[ROWS_OF_TILE], linear[ROWS_OF_TILE];
-  memcpy(y, r->y + t->from, t->count * sizeof *y);
-  for (size_t i = 0; i < ROWS_OF_TILE; i++) odds[i] = exp(-fabs(t->eta[i]));
-  for (size_t i = 0; i < ROWS_OF_TILE; i++) {
-    double share = 1 / (1 + odds[i]), eta = t->eta[i];
-    double mean = eta > 0 ? share : odds[i] * share;
-    t->residual[i] = t->weights[i] * (y[i] - mean);
-    t->curvature[i] = t->weights[i] * (odds[i] * share * share);
-    linear[i] = (eta > 0 ? eta : 0) - y[i] * eta;
-  }
-  return 2 * (gram_dot(t->weights, linear) + net_logs(odds, t->weights));
-}
-
-/* The same of one row of a family of numbers; returns its deviance. */
-static double net_compare_number(net_tile *t, const net_rows *r, size_t i) {
-  double y = r->y[t->from + (R_xlen_t)i], eta = t->eta[i], weight = t->weights[i];
-  double mean = r->family == 'p' ? exp(eta) : eta;
-  t->residual[i] = weight * (y - mean);
-  t->curvature[i] = r->family == 'p' ? weight * mean : weight;
-  return r->family == 'p' ? 2 * (mean - y * eta) : (y - eta) * (y - eta);
-}
-
-/* The same of one row with many classes; net_curve() makes the curvature. */
-static double net_compare_many(net_tile *t, const net_rows *r, size_t i) {
-  R_xlen_t row = t->from + (R_xlen_t)i;
-  double *eta = t->eta + i, *mean = t->mean + i, *residual = t->residual + i;
-  size_t end = r->classes * ROWS_OF_TILE;
-  double most = eta[0], chosen = 0;
-  for (size_t at = ROWS_OF_TILE; at < end; at += ROWS_OF_TILE) most = fmax(most, eta[at]);
-  double sum = mean[0] = exp(eta[0] - most);
-  for (size_t at = ROWS_OF_TILE; at < end; at += ROWS_OF_TILE)
-    sum += mean[at] = exp(eta[at] - most);
-  for (size_t at = 0; at < end; at += ROWS_OF_TILE) {
-    double y = r->y[(R_xlen_t)(at / ROWS_OF_TILE) * r->rows + row];
-    mean[at] /= sum;
-    residual[at] = t->weights[i] * (y - mean[at]);
-    chosen += y * eta[at];
-  }
-  return 2 * (most + log(sum) - chosen);
-}
-
-/* Rows of weight 0 have neither residuals nor curvature: their mean may be infinite. */
-static double net_compare(net_tile *t, const net_rows *r) {
-  if (r->family == 'b') return net_compare_two(t, r);
-  double deviance = 0;
-  memset(t->residual, 0, r->classes * ROWS_OF_TILE * sizeof *t->residual);
-  memset(t->curvature, 0, sizeof t->curvature);
-  for (size_t i = 0; i < t->count; i++) {
-    if (t->weights[i] == 0) continue;
-    double own = r->family == 'm' ? net_compare_many(t, r, i) : net_compare_number(t, r, i);
-    deviance += t->weights[i] * own;
-  }
-  return deviance;
-}
-
-static void net_add_gradient(const net_tile *t, const net_rows *r, const net_active *a,
-                             double *gradient) {
-  for (size_t label = 0; label < r->classes; label++) {
-    const double *residual = t->residual + label * ROWS_OF_TILE;
-    if (a->whole) {
-      for (size_t k = 0; k < r->width; k++)
-        gradient[label * r->width + k] += gram_dot(residual, t->columns + k * ROWS_OF_TILE);
-    } else {
-      for (size_t k = a->first[label]; k < a->first[label + 1]; k++)
-        gradient[k] += gram_dot(residual, a->values[k]);
-    }
-  }
-}
-
-/* The curvature between two of many classes. */
-static void net_curve(net_tile *t, size_t first, size_t second) {
-  const double *mean = t->mean + first * ROWS_OF_TILE, *other = t->mean + second * ROWS_OF_TILE;
-  for (size_t i = 0; i < t->count; i++) {
-    double product = mean[i] * ((first == second) - other[i]);
-    t->curvature[i] = t->weights[i] == 0 ? 0 : t->weights[i] * product;
-  }
-}
-
-static void net_add_curvature(net_tile *t, const net_rows *r, const net_active *a, double *sums) {
-  for (size_t first = 0; first < r->classes; first++) {
-    for (size_t second = first; second < r->classes; second++) {
-      if (r->family == 'm') net_curve(t, first, second);
-      size_t row = a->first[first], column = a->first[second];
-      gram_add(sums + row * a->count + column, a->count, a->values + row, a->first[first + 1] - row,
-               a->values + column, a->first[second + 1] - column, t->curvature);
-    }
-  }
-}
-
-SEXP elastic_net_pass(SEXP rows, SEXP b, SEXP active, SEXP whole) {
-  net_rows r = net_open(rows);
-  net_active a = net_activate(&r, b, active, whole);
-  net_tile t = net_tile_open(&r, &a);
-  size_t length = a.whole ? r.width * r.classes : a.count;
-  SEXP result = PROTECT(Rf_allocVector(REALSXP, (R_xlen_t)(1 + length + a.count * a.count)));
-  double *found = REAL(result), *gram = found + 1 + length;
-  memset(found, 0, (size_t)Rf_xlength(result) * sizeof *found);
-  for (R_xlen_t from = 0, tiles = 0; from < r.rows; from += ROWS_OF_TILE, tiles++) {
-    if (tiles % TILES_UNTIL_PAUSE == 0) R_CheckUserInterrupt();
-    net_read(&t, &r, &a, from);
-    net_predict(&t, &r, &a);
-    found[0] += net_compare(&t, &r);
-    net_add_gradient(&t, &r, &a, found + 1);
-    net_add_curvature(&t, &r, &a, gram);
-  }
-  gram_mirror(gram, a.count);
+SEXP elastic_net_path(SEXP rows, SEXP problem, SEXP look, SEXP share) {
+  num_net_model model = net_model(rows);
+  num_net_problem of = net_problem(problem, &model);
+  net_caller caller = {.model = &model, .look = look, .share = share, .sums = R_NilValue};
+  PROTECT_WITH_INDEX(caller.sums, &caller.index);
+  num_net_ranks ranks = {net_look, net_share, &caller};
+  double *numbers = net_memory(4 * of.count);
+  num_net_path path = {.lambda = numbers,
+                       .deviance = numbers + of.count,
+                       .violation = numbers + 2 * of.count,
+                       .steps = numbers + 3 * of.count};
+  path.coefficients = net_memory(of.count * num_net_width(&model) * model.classes);
+  num_net_follow(&of, &ranks, &path, net_memory(num_net_follow_scratch(&model)));
+  SEXP result = net_result(&model, &path, net_number(problem, "mean"));
   UNPROTECT(1);
   return result;
 }

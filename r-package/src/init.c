@@ -19,7 +19,6 @@
 #include "elastic_net.h"
 #include "envelope.h"
 #include "explain.h"
-#include "gram.h"
 #include "interrupt.h"
 #include "kmeans.h"
 #include "launcher.h"
@@ -152,6 +151,9 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 16),
                                           ENTRY(coxph_change, 2),
                                           ENTRY(coxph_wald, 3),
                                           ENTRY(elastic_net_pass, 4),
+                                          ENTRY(elastic_net_least, 1),
+                                          ENTRY(elastic_net_squares, 5),
+                                          ENTRY(elastic_net_path, 4),
                                           ENTRY(kmeans_nearest, 3),
                                           ENTRY(kmeans_distance, 4),
                                           ENTRY(kmeans_sums, 4),

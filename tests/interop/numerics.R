@@ -50,6 +50,17 @@ for (size in 1:3) {
     say("drawn", t(drawn$centers))
     say("labels", drawn$cluster)
     for (ties in c("efron", "breslow")) say_survival(say, group, ties, survival_rows(x))
+    net <- function(family, y, alpha, lambda) {
+      fit <- ring_glmnet(group, x[, -5], y, family, weights = 1 + (x[, 1] > 1e6), alpha = alpha,
+                         lambda = lambda, standardize = FALSE)
+      say(family, fit$slopes)
+      say(paste0(family, "-level"), fit$a0)
+    }
+    net("gaussian", x[, 5], 1, c(1, 0.3, 0.1, 0.01))
+    net("binomial", x[, 5] > 5, 0.5, c(1, 0.3, 0.1, 0.01))
+    net("poisson", abs(round(x[, 5])), 0, 0.1)
+    weight <- ring_allreduce(group, sum(1 + (x[, 1] > 1e6)))
+    net("multinomial", factor(pmin(2, abs(round(x[, 5])))), 0, 1 / (0.5 * weight))
     set.seed(1)
     say("seed", floor(runif(1) * 2^31))
   }

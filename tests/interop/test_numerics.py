@@ -47,6 +47,22 @@ def survival(comm, ties, rows):
     }
 
 
+def nets(comm, x):
+    """Fit elastic nets, and return their numbers by name."""
+    features, y, weight = x[:, [0, 1, 2, 3, 5]], x[:, 4], 1.0 + (x[:, 0] > 1e6)
+    found = {}
+    for family, numbers, l1_ratio in (("gaussian", y, 1.0), ("binomial", y > 5, 0.5)):
+        net = models.ElasticNetCV(comm=comm, family=family, l1_ratio=l1_ratio, cv=2)
+        net.set_params(alphas=[1, 0.3, 0.1, 0.01]).fit(features, np.float64(numbers), weight)
+        found |= {family: net.coef_path_, f"{family}-level": net.intercept_path_}
+    counts = np.abs(np.round(y))
+    poisson = models.PoissonRegressor(comm=comm, alpha=0.1).fit(features, counts, weight)
+    found |= {"poisson": poisson.coef_, "poisson-level": poisson.intercept_}
+    classes = models.LogisticRegression(comm=comm, C=0.5)
+    classes.fit(features, np.minimum(2, counts).astype(int), weight)
+    return found | {"multinomial": classes.coef_, "multinomial-level": classes.intercept_}
+
+
 def python_rank(comm, rows, seed):
     """Fit on the first ranks, as numerics.R. A result is a list of numbers by size and name."""
     found = {}
@@ -77,6 +93,7 @@ def python_rank(comm, rows, seed):
             for ties in ("efron", "breslow"):
                 fit = survival(group, ties, x)
                 found |= {(size, name): values for name, values in fit.items()}
+            found |= {(size, name): values for name, values in nets(group, x).items()}
         group.close()
     return {name: np.ravel(values).tolist() for name, values in found.items()}
 

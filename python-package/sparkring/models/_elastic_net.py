@@ -74,7 +74,8 @@ class ElasticNet(NetModel):
     max_iter : int
         The largest number of Newton's steps. ``"gaussian"`` needs one pass over the rows.
     tol : float
-        Newton's steps end when the objective changes by less than this part.
+        The fit ends when no condition of the minimum is violated by more than this part of the
+        largest gradient.
 
     Attributes
     ----------
@@ -100,7 +101,7 @@ class ElasticNet(NetModel):
         family: str = "gaussian",
         fit_intercept: bool = True,
         max_iter: int = 100,
-        tol: float = 1e-12,
+        tol: float = 1e-8,
     ) -> None:
         self.alpha = alpha
         self.comm = comm
@@ -115,7 +116,6 @@ class ElasticNet(NetModel):
         check_number("alpha", self.alpha, 0)
 
     def _fit(self, rows: Rows) -> None:
-        rows.count()
         path = net_path.fit(rows, self._settings(), np.array([float(self.alpha)]), 0, 0.0)
         self.coef_, self.intercept_ = path.coefficients[0], float(path.intercepts[0])
         self.n_iter_ = int(path.passes[0])
@@ -146,7 +146,7 @@ class Lasso(ElasticNet):
         family: str = "gaussian",
         fit_intercept: bool = True,
         max_iter: int = 100,
-        tol: float = 1e-12,
+        tol: float = 1e-8,
     ) -> None:
         self.comm = comm
         self.alpha = alpha
@@ -205,7 +205,7 @@ class ElasticNetCV(NetModel):
         family: str = "gaussian",
         fit_intercept: bool = True,
         max_iter: int = 100,
-        tol: float = 1e-12,
+        tol: float = 1e-8,
     ) -> None:
         self.comm = comm
         self.l1_ratio = l1_ratio

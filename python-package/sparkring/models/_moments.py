@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Callable, NamedTuple
 
 import numpy as np
 
 from sparkring import _numerics as numerics
-from sparkring._agree import agree
 from sparkring.models import _tsqr as tsqr
 from sparkring.models._rows import check_count
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sparkring._core import Communicator
     from sparkring.models._rows import Block, Rows
     from sparkring.models._table import Array
@@ -45,17 +46,37 @@ class Moments(NamedTuple):
 
 
 def moments(rows: Rows) -> Moments:
-    """Compute the moments in one pass. Collective.
+    """Compute the moments of the features in one pass. Collective.
 
     Raises
     ------
     InvalidError
         If no rank has a row with a weight.
     """
-    state = opened(rows.width)
-    rows.each(lambda b: numerics.moments_add(state, np.ascontiguousarray(b.x), b.weight))
-    found = merged(rows.comm, state, rows.width)
-    check_count(found.rows)
+    return moments_of(rows, [rows.width], lambda block: [(block.x, block.weight)])[0]
+
+
+def moments_of(
+    rows: Rows, widths: Sequence[int], of_block: Callable[[Block], list[tuple[Array, Array]]]
+) -> list[Moments]:
+    """Compute the moments of some matrices in one pass. Collective.
+
+    ``of_block`` returns the rows of a block in each matrix, and their weights.
+
+    Raises
+    ------
+    InvalidError
+        If no rank has a row with a weight.
+    """
+    states = [opened(width) for width in widths]
+
+    def add(block: Block) -> None:
+        for state, (x, weight) in zip(states, of_block(block)):
+            numerics.moments_add(state, np.ascontiguousarray(x), weight)
+
+    rows.each(add)
+    found = [merged(rows.comm, state, width) for state, width in zip(states, widths)]
+    check_count(found[0].rows)
     return found
 
 
@@ -82,32 +103,6 @@ def merged(comm: Communicator, state: Array, width: int) -> Moments:
     counts, weights, means, squares = np.empty((4, width))
     numerics.moments_close(state, counts, weights, means, squares)
     return Moments(int(counts[0]), float(weights[0]), means, squares)
-
-
-def shift_of(rows: Rows, response: bool) -> Array:
-    """Return the means of the first rows of each rank. Collective.
-
-    They are near the means of all rows, and cost no pass.
-    """
-
-    def sums() -> Array:
-        sample = rows.sample()
-        found = np.zeros(1 + rows.width + response)
-        if sample is not None:
-            found[0] = len(sample.x)
-            found[1:] = columns_of(sample, response).sum(axis=0)
-        return found
-
-    found = rows.comm.allreduce(agree(rows.comm, sums))
-    shift: Array = found[1:] / max(1, found[0])
-    return shift
-
-
-def columns_of(block: Block, response: bool) -> Array:
-    """Return the features, and the response beside them."""
-    if not response:
-        return block.x
-    return np.concatenate([block.x, block.numbers("y")[:, None]], axis=1)
 
 
 class Joined(NamedTuple):

@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regressions with a ridge penalty and scikit-learn's names, by reweighted least squares."""
+"""Regressions with a ridge penalty and scikit-learn's names, by the path of an elastic net."""
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sparkring._core import InvalidError
 from sparkring.models import _family as families
-from sparkring.models import _irls as irls
-from sparkring.models import _softmax as softmax
+from sparkring.models import _net_pass as net_pass
+from sparkring.models import _net_path as net_path
 from sparkring.models._checks import check_choice, check_flag, check_number, check_whole
 from sparkring.models._linear import LinearModel
-from sparkring.models._mean_model import MeanModel, converge, take
+from sparkring.models._mean_model import MeanModel, converge
 from sparkring.models._table import scored
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
     from sparkring._core import Communicator
     from sparkring.models._family import Family
-    from sparkring.models._irls import Fit, Problem
     from sparkring.models._rows import Rows
     from sparkring.models._table import Array
 
@@ -43,7 +41,8 @@ class PoissonRegressor(MeanModel):
     max_iter : int
         The largest number of iterations.
     tol : float
-        The fit ends when the objective changes by less than this part.
+        The fit ends when no condition of the minimum is violated by more than this part of the
+        largest gradient.
 
     Attributes
     ----------
@@ -62,7 +61,7 @@ class PoissonRegressor(MeanModel):
         alpha: float = 1.0,
         fit_intercept: bool = True,
         max_iter: int = 100,
-        tol: float = 1e-12,
+        tol: float = 1e-8,
     ) -> None:
         self.comm = comm
         self.alpha = alpha
@@ -83,24 +82,13 @@ class PoissonRegressor(MeanModel):
         check_number("tol", self.tol, 0)
 
     def _fit(self, rows: Rows) -> None:
-        rows.count()
-        weight = float(rows.total(1, lambda block: block.weight.sum())[0])
-        problem = irls.Problem(rows, self._family(), self.fit_intercept)
-        fit = penalised(problem, self.alpha * weight, self.max_iter, self.tol)
-        take(self, fit, self.fit_intercept)
-
-
-def penalised(problem: Problem, alpha: float, max_iter: int, tol: float) -> Fit:
-    """Minimize the deviance plus ``alpha`` times the sum of squared coefficients. Collective."""
-    penalty = np.full(problem.width, alpha)
-    penalty[: problem.intercept] = 0
-    return irls.iterate(
-        problem,
-        lambda triangle: irls.ridge_step(triangle, penalty),
-        lambda beta: math.fsum(penalty * beta**2),  # the same bits on all processors
-        max_iter,
-        tol,
-    )
+        settings = net_path.Settings(
+            self._family(), 0.0, self.fit_intercept, self.max_iter, self.tol
+        )
+        fit = net_path.fit(rows, settings, np.array([float(self.alpha)]), 0, 0.0)
+        self.coef_, self.intercept_ = fit.coefficients[0], float(fit.intercepts[0])
+        self.n_iter_ = int(fit.passes[0])
+        converge(self, bool(fit.converged[0]))
 
 
 class LogisticRegression(LinearModel):
@@ -123,7 +111,8 @@ class LogisticRegression(LinearModel):
     max_iter : int
         The largest number of iterations.
     tol : float
-        The fit ends when the objective changes by less than this part.
+        The fit ends when no condition of the minimum is violated by more than this part of the
+        largest gradient.
 
     Attributes
     ----------
@@ -151,7 +140,7 @@ class LogisticRegression(LinearModel):
         C: float = 1.0,
         fit_intercept: bool = True,
         max_iter: int = 100,
-        tol: float = 1e-12,
+        tol: float = 1e-8,
     ) -> None:
         self.penalty = penalty
         self.comm = comm
@@ -169,7 +158,6 @@ class LogisticRegression(LinearModel):
         check_number("tol", self.tol, 0)
 
     def _fit(self, rows: Rows) -> None:
-        rows.count()
         classes = rows.distinct("y")
         fractions = [value for value in classes if isinstance(value, float) and value % 1 != 0]
         if fractions:
@@ -181,21 +169,22 @@ class LogisticRegression(LinearModel):
             raise InvalidError(
                 f"y has 1 class on all ranks, {classes[0]!r}: LogisticRegression is for two or more"
             )
-        alpha = 0.0 if self.penalty is None else 1 / self.C
         self.classes_ = np.array(classes)
+        family = families.find("binomial")
         if len(classes) == 2:
-            self._fit_two(rows, alpha)
-            return
-        fit = softmax.fit(rows, self.classes_, self.fit_intercept, alpha, self.max_iter, self.tol)
-        self.coef_, self.intercept_, self.n_iter_ = fit.coefficients, fit.intercepts, fit.iterations
-        converge(self, fit.converged)
-
-    def _fit_two(self, rows: Rows, alpha: float) -> None:
-        coded = rows.coded(self.classes_[1])
-        problem = irls.Problem(coded, families.find("binomial"), self.fit_intercept)
-        take(self, penalised(problem, alpha, self.max_iter, self.tol), self.fit_intercept)
-        self.coef_ = self.coef_[None]
-        self.intercept_ = np.array([self.intercept_])
+            coded = rows.coded(self.classes_[1])
+            problem = net_pass.prepare(coded, family, self.fit_intercept)
+        else:
+            problem = net_pass.prepare_classes(rows, self.classes_, self.fit_intercept)
+        settings = net_path.Settings(family, 0.0, self.fit_intercept, self.max_iter, self.tol)
+        alpha = 0.0 if self.penalty is None else 1 / (self.C * problem.weight)
+        fit = net_path.newton(problem, settings, np.array([alpha]))
+        self.coef_ = fit.coefficients[0].reshape(-1, rows.width)
+        self.intercept_ = fit.intercepts[0].reshape(-1)
+        if alpha == 0 and len(classes) > 2:  # moving all classes alike changes nothing
+            self.coef_ = self.coef_ - self.coef_.mean(axis=0)
+        self.n_iter_ = int(fit.passes[0])
+        converge(self, bool(fit.converged[0]))
 
     def predict(self, X: Any) -> Any:
         """Return the class of each row. Not collective.
@@ -294,7 +283,9 @@ class LogisticRegression(LinearModel):
     def _probability(self, x: Array) -> Array:
         logit = self._logit(x)
         if logit.ndim == 2:
-            return softmax.softmax(logit)[0]
+            odds = np.exp(logit - logit.max(axis=1, keepdims=True))
+            shares: Array = odds / odds.sum(axis=1, keepdims=True)
+            return shares
         second = families.logistic(logit)
         return np.stack([1 - second, second], axis=1)
 

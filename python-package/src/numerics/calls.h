@@ -30,7 +30,8 @@ double *calls_memory(arrays *of, size_t count);
   call(cox_divide) call(cox_carry) call(cox_times_sum) call(cox_chains) call(cox_chain_before)     \
   call(cox_groups) call(cox_row) call(cox_state) call(cox_risks) call(cox_edge) call(cox_back)     \
   call(cox_forward) call(cox_residuals) call(cox_clusters) call(cox_influence) call(cox_step)      \
-  call(cox_change) call(positive_wald)
+  call(cox_change) call(positive_wald) call(net_state) call(net_open) call(net_add)                \
+  call(net_close) call(net_least) call(net_squares) call(net_follow) call(net_unscale)
 /* clang-format on */
 
 #define CALLS_DECLARE(name) PyObject *calls_##name(PyObject *module, PyObject *arguments);
