@@ -7,22 +7,26 @@
 coxph_baseline <- function(comm, records, fit, levels) {
   pass <- coxph_pass(comm, records, fit$beta, fit$efron, details = TRUE)
   field <- function(name) records_field(records, name)
-  key <- records$all[1:2, , drop = FALSE]
-  first <- which(c(TRUE, rowSums(diff(t(key)) != 0) > 0)[seq_len(ncol(key))])
-  group <- findInterval(seq_len(ncol(key)), first)
+  stratum <- field("stratum")
+  time <- field("time")
+  count <- length(time)
+  begins <- c(TRUE, stratum[-1L] != stratum[-count] | time[-1L] != time[-count])
+  first <- which(begins[seq_len(count)])
+  group <- findInterval(seq_len(count), first)
   stop <- field("sign") > 0
-  sums <- rowsum(cbind(field("weight") * (stop & field("event") == 0), stop), group)
+  lost <- field("weight") * (stop & field("event") == 0)
+  sums <- rowsum(cbind(lost, stop), group, reorder = FALSE)
   events <- matrix(0, 3L + records$width, length(first))
   events[, match(pass$rows[1L, ] + 1, first)] <-
     pass$rows[c(3L, 6L, 5L, 6L + seq_len(records$width)), ]
-  table <- rbind(key[1L, first] + 1, key[2L, first], coxph_at_risk(comm, records)[first],
+  table <- rbind(stratum[first] + 1, time[first], coxph_at_risk(comm, records)[first],
                  events[1L, ], sums[, 1L], events[-1L, , drop = FALSE])
   table[-(1:7), ] <- table[-(1:7), ] * records$scale
   table <- t(ring_allgatherv(comm, unname(table[, sums[, 2L] > 0, drop = FALSE])))
   colnames(table) <- c("stratum", "time", "n.risk", "n.event", "n.censor", "hazard", "variance",
                        names(fit$coefficients))
   strata <- max(1L, length(levels))
-  rows <- ring_allreduce(comm, as.double(tabulate(field("stratum")[stop] + 1, strata)))
+  rows <- ring_allreduce(comm, as.double(tabulate(stratum[stop] + 1, strata)))
   list(table = table, rows = rows)
 }
 
