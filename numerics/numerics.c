@@ -7,6 +7,7 @@
 #include "cox_newton.c"
 #include "cox_records.c"
 #include "cox_times.c"
+#include "glm.c"
 #include "gram.c"
 #include "kmeans.c"
 #include "kmeans_start.c"

@@ -45,7 +45,7 @@ glm_pearson <- function(part, state, previous, family) {
   if (part$count == 0L) return(0)
   weights <- glm_weights(part, glm_state(part, previous, family), family)
   residuals <- (part$y - state$mu) / family$mu.eta(state$eta)
-  sum((weights * residuals^2)[weights > 0])
+  .Call(C_glm_sum, (weights * residuals^2)[weights > 0])
 }
 
 # The deviance of the null model, and AIC without the penalty.

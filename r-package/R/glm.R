@@ -213,6 +213,7 @@ glm_initialise <- function(y, weights, family) {
 # ---- Fitting ------------------------------------------------------------------------------------
 
 glm_fit <- function(comm, rows, start, family, control) {
+  family <- native_family(family)
   fit <- if (length(rows$columns) > 0L) glm_iterate(comm, rows, start, family, control)
          else glm_empty(comm, rows, family)
   sums <- glm_sums(comm, rows, fit, family)
@@ -253,6 +254,7 @@ glm_empty <- function(comm, rows, family) {
 
 # Fits the columns of the rows by iteration.
 glm_iterate <- function(comm, rows, start, family, control) {
+  family <- native_family(family)
   if (!is.null(start) && length(start) != length(rows$columns)) {
     ring_stop("INVALID", call = NULL, paste0("`start` must have ", length(rows$columns),
                                              " values, one for each coefficient"))
@@ -294,7 +296,7 @@ glm_state <- function(part, coefficients, family) {
     return(list(eta = eta, mu = family$linkinv(eta), valid = TRUE))
   }
   coefficients[is.na(coefficients)] <- 0
-  eta <- drop(part$x %*% coefficients) + part$offset
+  eta <- .Call(C_glm_predict, part$x, as.double(coefficients), part$offset)
   mu <- family$linkinv(eta)
   holds <- function(check, x) is.null(check) || isTRUE(check(x))
   list(eta = eta, mu = mu, valid = holds(family$valideta, eta) && holds(family$validmu, mu))
@@ -326,7 +328,7 @@ glm_look <- function(comm, rows, coefficients, family) {
 glm_deviance <- function(part, state, family) {
   if (!state$valid) Inf
   else if (part$count == 0L) 0
-  else sum(family$dev.resids(part$y, state$mu, part$weights))
+  else .Call(C_glm_sum, family$dev.resids(part$y, state$mu, part$weights))
 }
 
 # Halves the step from the coefficients `before`, until the deviance is finite.

@@ -19,6 +19,7 @@
 #include "elastic_net.h"
 #include "envelope.h"
 #include "explain.h"
+#include "glm.h"
 #include "interrupt.h"
 #include "kmeans.h"
 #include "launcher.h"
@@ -117,6 +118,13 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 16),
                                           ENTRY(trace_measure_clock, 1),
                                           ENTRY(trace_start, 4),
                                           ENTRY(trace_stop, 1),
+                                          ENTRY(glm_eta, 2),
+                                          ENTRY(glm_mean, 2),
+                                          ENTRY(glm_slope, 2),
+                                          ENTRY(glm_variance, 2),
+                                          ENTRY(glm_deviance, 4),
+                                          ENTRY(glm_predict, 3),
+                                          ENTRY(glm_sum, 1),
                                           ENTRY(triangle_open, 2),
                                           ENTRY(triangle_add, 5),
                                           ENTRY(triangle_close, 2),

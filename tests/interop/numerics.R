@@ -40,6 +40,11 @@ for (size in 1:3) {
     data <- as.data.frame(x)
     fit <- ring_lm(group, e ~ a + b + c + d, data, weights = abs(a - 1e6) * (a < 1e6 + 1))
     say("lm", coef(fit))
+    for (family in list(binomial(), binomial("cloglog"), poisson("sqrt"), Gamma("log"))) {
+      data$z <- if (family$family == "binomial") data$e > 5 else abs(round(data$e)) + 1
+      fit <- ring_glm(group, z ~ b + c + d, family, data)
+      say(family$link, c(coef(fit), vcov(fit), deviance(fit)))
+    }
     say("ridge", coef(ring_lm(group, e ~ a + b + c, data, ridge = 0.5)))
     say("plain", coef(ring_lm(group, e ~ 0 + a + b + c, data)))
     given <- ring_kmeans(group, x, rbind(all_rows[1:4, ], 1e6), tol = 0)

@@ -77,6 +77,17 @@ def python_rank(comm, rows, seed):
             least = models.LinearRegression(comm=group).fit(x[:, :4], y, weight)
             ridge = models.Ridge(0.5, comm=group).fit(x[:, :3], y)
             plain = models.LinearRegression(comm=group, fit_intercept=False).fit(x[:, :3], y)
+            for name, link in (
+                ("binomial", "logit"),
+                ("binomial", "cloglog"),
+                ("poisson", "sqrt"),
+                ("gamma", "log"),
+            ):
+                z = y > 5 if name == "binomial" else np.abs(np.round(y)) + 1
+                model = models.GeneralizedLinearModel(comm=group, family=name, link=link)
+                model.fit(x[:, 1:4], z)
+                numbers = [model.intercept_, *model.coef_, *model.covariance_.ravel()]
+                found[size, link] = [*numbers, model.deviance_]
             given = models.KMeans(5, comm=group, init=init, tol=0).fit(x)
             drawn = Seeded(5, comm=group, random_state=seed, max_iter=100).fit(x)
             found |= {

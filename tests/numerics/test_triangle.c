@@ -145,7 +145,7 @@ static void test_dependent_columns_have_no_coefficient(void) {
 }
 
 static void test_a_rank_may_be_0(void) {
-  double rows[] = {0, 1, 0, 2}, memory[20], one[1], effects[1], root[1], unscaled[1];
+  double rows[] = {0, 1, 0, 2}, memory[20], one[1] = {0}, effects[1], root[1], unscaled[1];
   int32_t order[1];
   num_solution s = {
       .order = order, .coefficients = one, .effects = effects, .root = root, .unscaled = unscaled};

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 import numpy as np
 
+from sparkring import _numerics as numerics
 from sparkring._core import InvalidError
-from sparkring.models._distributions import log_gamma, normal_quantile, normal_tail
+from sparkring.models._distributions import log_gamma
 
 if TYPE_CHECKING:
     from sparkring.models._table import Array
@@ -17,67 +18,40 @@ if TYPE_CHECKING:
 EPS = float(np.finfo(float).eps)
 
 
+def applied(function: Callable[..., None], number: int, *arrays: Any) -> Array:
+    """Return what a function of numerics/glm.h makes of arrays of one shape."""
+    inputs = [np.ascontiguousarray(each, np.float64).ravel() for each in arrays]
+    found = np.empty_like(inputs[0])
+    function(number, *inputs, found)
+    return found.reshape(np.shape(arrays[0]))
+
+
 class Link(NamedTuple):
-    """A link: the linear predictor of a mean, its inverse, and the slope of the inverse."""
+    """A link, by its number in numerics/glm.h."""
 
     name: str
-    of_mean: Callable[[Array], Array]
-    mean: Callable[[Array], Array]
-    slope: Callable[[Array], Array]
+    number: int
+
+    def of_mean(self, mu: Array) -> Array:
+        """Return the linear predictor of a mean."""
+        return applied(numerics.glm_eta, self.number, mu)
+
+    def mean(self, eta: Array) -> Array:
+        """Return the mean of a linear predictor."""
+        return applied(numerics.glm_mean, self.number, eta)
+
+    def slope(self, eta: Array) -> Array:
+        """Return the slope of the mean."""
+        return applied(numerics.glm_slope, self.number, eta)
+
+
+NAMES = ("identity", "log", "logit", "probit", "cloglog", "inverse", "sqrt", "inverse_squared")
+LINKS = {name: Link(name, number) for number, name in enumerate(NAMES)}
 
 
 def logistic(eta: Array) -> Array:
     """Return the mean of a logit, inside (0, 1)."""
-    odds = np.exp(np.clip(eta, -30, 30))
-    odds = np.where(eta < -30, EPS, np.where(eta > 30, 1 / EPS, odds))
-    found: Array = odds / (1 + odds)
-    return found
-
-
-def logistic_slope(eta: Array) -> Array:
-    """Return the slope of the mean of a logit."""
-    near = np.exp(-np.minimum(np.abs(eta), 30))
-    found: Array = np.where(np.abs(eta) > 30, EPS, near / (1 + near) ** 2)
-    return found
-
-
-def density(eta: Array) -> Array:
-    """Return the density of the normal distribution."""
-    found: Array = np.exp(-(eta**2) / 2) / math.sqrt(2 * math.pi)
-    return found
-
-
-PROBIT = -float(normal_quantile(EPS))
-LINKS = {
-    "identity": Link("identity", lambda mu: mu, lambda eta: eta, np.ones_like),
-    "log": Link(
-        "log",
-        np.log,
-        lambda eta: np.maximum(np.exp(eta), EPS),
-        lambda eta: np.maximum(np.exp(eta), EPS),
-    ),
-    "logit": Link("logit", lambda mu: np.log(mu / (1 - mu)), logistic, logistic_slope),
-    "probit": Link(
-        "probit",
-        normal_quantile,
-        lambda eta: normal_tail(-np.clip(eta, -PROBIT, PROBIT)),
-        lambda eta: np.maximum(density(eta), EPS),
-    ),
-    "cloglog": Link(
-        "cloglog",
-        lambda mu: np.log(-np.log1p(-mu)),
-        lambda eta: np.clip(-np.expm1(-np.exp(eta)), EPS, 1 - EPS),
-        lambda eta: np.maximum(np.exp(np.minimum(eta, 700) - np.exp(np.minimum(eta, 700))), EPS),
-    ),
-    "inverse": Link("inverse", lambda mu: 1 / mu, lambda eta: 1 / eta, lambda eta: -1 / eta**2),
-    "sqrt": Link("sqrt", np.sqrt, lambda eta: eta**2, lambda eta: 2 * eta),
-    "inverse_squared": Link(
-        "inverse_squared",
-        lambda mu: 1 / mu**2,
-        lambda eta: 1 / np.sqrt(eta),
-        lambda eta: -1 / (2 * eta**1.5),
-    ),
-}
+    return LINKS["logit"].mean(eta)
 
 
 def xlogy(x: Array, ratio: Array) -> Array:
@@ -97,10 +71,6 @@ class Family(NamedTuple):
         Whether the dispersion is 1.
     start : function of y and the weights
         The means of the first iteration.
-    variance : function of the mean
-        The variance.
-    deviance : function of y and the mean
-        The deviance of each row, for weights of 1.
     valid : function of y or of the mean
         Whether a response, or a mean, is possible.
     response : str
@@ -111,13 +81,25 @@ class Family(NamedTuple):
     link: Link
     known: bool
     start: Callable[[Array, Array], Array]
-    variance: Callable[[Array], Array]
-    deviance: Callable[[Array, Array], Array]
     valid: Callable[[Array], Any]
     valid_mean: Callable[[Array], Any]
     response: str
 
+    def variance(self, mu: Array) -> Array:
+        """Return the variance of a mean."""
+        return applied(numerics.glm_variance, list(FAMILIES).index(self.name), mu)
 
+    def deviances(self, y: Array, mu: Array, weight: Array) -> Array:
+        """Return the weighted deviances of responses and means, which may be broadcast."""
+        number = list(FAMILIES).index(self.name)
+        return applied(numerics.glm_deviance, number, *np.broadcast_arrays(y, mu, weight))
+
+    def deviance(self, y: Array, mu: Array, weight: Array) -> float:
+        """Return the sum of the weighted deviances of rows."""
+        return numerics.glm_sum(self.deviances(y, mu, weight))
+
+
+# The order is that of numerics/glm.h.
 FAMILIES: dict[str, tuple[str, tuple[str, ...], tuple[Any, ...]]] = {
     "gaussian": (
         "identity",
@@ -125,8 +107,6 @@ FAMILIES: dict[str, tuple[str, tuple[str, ...], tuple[Any, ...]]] = {
         (
             False,
             lambda y, weight: y,
-            np.ones_like,
-            lambda y, mu: (y - mu) ** 2,
             np.isfinite,
             np.isfinite,
             "numbers",
@@ -138,8 +118,6 @@ FAMILIES: dict[str, tuple[str, tuple[str, ...], tuple[Any, ...]]] = {
         (
             True,
             lambda y, weight: (weight * y + 0.5) / (weight + 1),
-            lambda mu: mu * (1 - mu),
-            lambda y, mu: 2 * (xlogy(y, y / mu) + xlogy(1 - y, (1 - y) / (1 - mu))),
             lambda y: (y >= 0) & (y <= 1),
             lambda mu: (mu > 0) & (mu < 1),
             "numbers from 0 to 1",
@@ -151,8 +129,6 @@ FAMILIES: dict[str, tuple[str, tuple[str, ...], tuple[Any, ...]]] = {
         (
             True,
             lambda y, weight: y + 0.1,
-            lambda mu: mu,
-            lambda y, mu: 2 * (xlogy(y, y / mu) - (y - mu)),
             lambda y: y >= 0,
             lambda mu: mu > 0,
             "numbers from 0 on",
@@ -164,8 +140,6 @@ FAMILIES: dict[str, tuple[str, tuple[str, ...], tuple[Any, ...]]] = {
         (
             False,
             lambda y, weight: y,
-            lambda mu: mu**2,
-            lambda y, mu: -2 * (np.log(y / mu) - (y - mu) / mu),
             lambda y: y > 0,
             lambda mu: mu > 0,
             "positive numbers",
@@ -177,8 +151,6 @@ FAMILIES: dict[str, tuple[str, tuple[str, ...], tuple[Any, ...]]] = {
         (
             False,
             lambda y, weight: y,
-            lambda mu: mu**3,
-            lambda y, mu: (y - mu) ** 2 / (y * mu**2),
             lambda y: y > 0,
             lambda mu: mu > 0,
             "positive numbers",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from sparkring import _numerics as numerics
 from sparkring.models import _family as families
 from sparkring.models import _irls as irls
 from sparkring.models._checks import check_flag, check_number, check_whole
@@ -270,7 +271,7 @@ def totals_of(problem: Problem, fit: Fit) -> Totals:
             len(after.y),
             after.weight.sum(),
             (after.weight * after.y).sum(),
-            (problem.working_weight(before) * residuals**2).sum(),
+            numerics.glm_sum(problem.working_weight(before) * residuals**2),
             extreme(family.name, after),
         ]
 
@@ -303,7 +304,7 @@ def null_deviance(problem: Problem, totals: Totals, max_iter: int, tol: float) -
         else:
             mu = problem.family.link.mean(state.offset)
         with np.errstate(all="ignore"):  # a constant response may be a mean at the boundary
-            return float(np.sum(state.weight * problem.family.deviance(state.y, mu)))
+            return problem.family.deviance(state.y, mu, state.weight)
 
     return float(problem.rows.total(1, of_block)[0])
 

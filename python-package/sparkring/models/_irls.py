@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 import numpy as np
 
+from sparkring import _numerics as numerics
 from sparkring._core import InvalidError
 from sparkring.models import _tsqr as tsqr
 from sparkring.models._tsqr import lead
@@ -106,7 +107,8 @@ class Problem:
             if beta is None:
                 eta = link.of_mean(self.family.start(y, weight))
             else:
-                eta = design @ beta + offset
+                eta = np.empty(len(design))
+                numerics.glm_predict(design, np.ascontiguousarray(beta), offset, eta)
             return State(design, y, weight, offset, eta, link.mean(eta))
 
     def look(self, beta: Array | None) -> Pass:
@@ -132,7 +134,7 @@ class Problem:
         with np.errstate(all="ignore"):
             if not np.all(self.family.valid_mean(mu) & np.isfinite(mu)):
                 return math.inf
-            found = float(np.sum(weight * self.family.deviance(y, mu)))
+            found = self.family.deviance(y, mu, weight)
         return found if math.isfinite(found) else math.inf
 
     def working_weight(self, state: State) -> Array:

@@ -59,8 +59,7 @@ class MeanModel(LinearModel):
         null = np.full(len(mean), np.average(response, weights=weight))
         deviance = self._family().deviance
         with np.errstate(all="ignore"):
-            rest = float(np.sum(weight * deviance(response, mean)))
-            return explained(rest, float(np.sum(weight * deviance(response, null))))
+            return explained(deviance(response, mean, weight), deviance(response, null, weight))
 
 
 def take(model: Any, fit: Fit, intercept: bool) -> None:

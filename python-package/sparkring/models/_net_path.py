@@ -234,7 +234,7 @@ def held_out(family: Family, path: Path, block: Block, used: NDArray[np.bool_]) 
     x, y, weight = block.x[used], block.numbers("y")[used], block.weight[used]
     with np.errstate(all="ignore"):
         mean = family.link.mean(x @ path.coefficients.T + path.intercepts)
-        deviances = weight @ family.deviance(y[:, None], mean)
+        deviances = family.deviances(y[:, None], mean, weight[:, None]).sum(axis=0)
     return np.array([weight.sum(), *deviances])
 
 

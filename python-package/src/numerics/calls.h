@@ -31,7 +31,9 @@ double *calls_memory(arrays *of, size_t count);
   call(cox_groups) call(cox_row) call(cox_state) call(cox_risks) call(cox_edge) call(cox_back)     \
   call(cox_forward) call(cox_residuals) call(cox_clusters) call(cox_influence) call(cox_step)      \
   call(cox_change) call(positive_wald) call(net_state) call(net_open) call(net_add)                \
-  call(net_close) call(net_least) call(net_squares) call(net_follow) call(net_unscale)
+  call(net_close) call(net_least) call(net_squares) call(net_follow) call(net_unscale)             \
+  call(glm_eta) call(glm_mean) call(glm_slope) call(glm_variance) call(glm_deviance)               \
+  call(glm_predict) call(glm_sum)
 /* clang-format on */
 
 #define CALLS_DECLARE(name) PyObject *calls_##name(PyObject *module, PyObject *arguments);

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "glm.h"
+
+#include "numerics/glm.h"
+
+static size_t glm_count(SEXP numbers, R_xlen_t length, const char *name) {
+  if (!Rf_isReal(numbers) || (length >= 0 && Rf_xlength(numbers) != length))
+    Rf_error("%s must be doubles, one for each row", name);
+  return (size_t)Rf_xlength(numbers);
+}
+
+SEXP glm_eta(SEXP link, SEXP mu) {
+  size_t count = glm_count(mu, -1, "mu");
+  SEXP result = PROTECT(Rf_allocVector(REALSXP, (R_xlen_t)count));
+  num_link_eta((num_link)Rf_asInteger(link), count, REAL_RO(mu), REAL(result));
+  UNPROTECT(1);
+  return result;
+}
+
+SEXP glm_mean(SEXP link, SEXP eta) {
+  size_t count = glm_count(eta, -1, "eta");
+  SEXP result = PROTECT(Rf_allocVector(REALSXP, (R_xlen_t)count));
+  num_link_mean((num_link)Rf_asInteger(link), count, REAL_RO(eta), REAL(result));
+  UNPROTECT(1);
+  return result;
+}
+
+SEXP glm_slope(SEXP link, SEXP eta) {
+  size_t count = glm_count(eta, -1, "eta");
+  SEXP result = PROTECT(Rf_allocVector(REALSXP, (R_xlen_t)count));
+  num_link_slope((num_link)Rf_asInteger(link), count, REAL_RO(eta), REAL(result));
+  UNPROTECT(1);
+  return result;
+}
+
+SEXP glm_variance(SEXP family, SEXP mu) {
+  size_t count = glm_count(mu, -1, "mu");
+  SEXP result = PROTECT(Rf_allocVector(REALSXP, (R_xlen_t)count));
+  num_family_variance((num_family)Rf_asInteger(family), count, REAL_RO(mu), REAL(result));
+  UNPROTECT(1);
+  return result;
+}
+
+SEXP glm_deviance(SEXP family, SEXP y, SEXP mu, SEXP weights) {
+  size_t count = glm_count(y, -1, "y");
+  glm_count(mu, (R_xlen_t)count, "mu");
+  glm_count(weights, (R_xlen_t)count, "weights");
+  SEXP result = PROTECT(Rf_allocVector(REALSXP, (R_xlen_t)count));
+  num_family_deviance((num_family)Rf_asInteger(family), count, REAL_RO(y), REAL_RO(mu),
+                      REAL_RO(weights), REAL(result));
+  UNPROTECT(1);
+  return result;
+}
+
+SEXP glm_predict(SEXP x, SEXP coefficients, SEXP offset) {
+  if (!Rf_isReal(x) || !Rf_isMatrix(x)) Rf_error("the rows are not a matrix of doubles");
+  size_t count = (size_t)Rf_nrows(x), columns = (size_t)Rf_ncols(x);
+  glm_count(coefficients, (R_xlen_t)columns, "coefficients");
+  glm_count(offset, (R_xlen_t)count, "offset");
+  SEXP result = PROTECT(Rf_allocVector(REALSXP, (R_xlen_t)count));
+  num_glm_predict(count, columns, REAL_RO(x), 1, count, REAL_RO(coefficients), REAL_RO(offset),
+                  REAL(result));
+  UNPROTECT(1);
+  return result;
+}
+
+SEXP glm_sum(SEXP x) {
+  return Rf_ScalarReal(num_glm_sum(glm_count(x, -1, "x"), REAL_RO(x)));
+}
