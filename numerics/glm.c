@@ -167,12 +167,12 @@ void num_family_deviance(num_family family, size_t count, const double *y, const
 }
 
 void num_glm_predict(size_t count, size_t columns, const double *x, size_t row_step,
-                     size_t column_step, const double *coefficients, const double *offset,
-                     double *eta) {
+                     size_t column_step, double intercept, const double *coefficients,
+                     const double *offset, double *eta) {
   double sums[GLM_TILE];
   for (size_t from = 0; from < count; from += GLM_TILE) {
     size_t left = count - from, rows = left < GLM_TILE ? left : GLM_TILE;
-    for (size_t i = 0; i < rows; i++) sums[i] = 0;
+    for (size_t i = 0; i < rows; i++) sums[i] = intercept;
     for (size_t k = 0; k < columns; k++) {
       const double *column = x + from * row_step + k * column_step;
       for (size_t i = 0; i < rows; i++) sums[i] += coefficients[k] * column[i * row_step];
@@ -181,12 +181,16 @@ void num_glm_predict(size_t count, size_t columns, const double *x, size_t row_s
   }
 }
 
-double num_glm_sum(size_t count, const double *x) {
-  double sum = 0, rest = 0;
+void num_glm_add(double *state, size_t count, const double *x) {
+  double sum = state[0], rest = state[1];
   for (size_t i = 0; i < count; i++) {
     double added = sum + x[i], turn = added - sum;
     rest += (sum - (added - turn)) + (x[i] - turn);
     sum = added;
   }
-  return isfinite(rest) ? sum + rest : sum;
+  state[0] = sum, state[1] = rest;
+}
+
+double num_glm_total(const double *state) {
+  return isfinite(state[1]) ? state[0] + state[1] : state[0];
 }

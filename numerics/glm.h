@@ -43,13 +43,15 @@ void num_family_variance(num_family family, size_t count, const double *mu, doub
 void num_family_deviance(num_family family, size_t count, const double *y, const double *mu,
                          const double *weights, double *deviance);
 
-/* The linear predictors of rows: for each of `columns` columns its coefficient times number k of row i, which is x[i *
- * row_step + k * column_step], added up from the first column on, and the offset, unless that is NULL. */
+/* The linear predictors of rows: `intercept`, and for each of `columns` columns its coefficient times number k of row i,
+ * which is x[i * row_step + k * column_step], added up from the first column on, and the offset, unless that is NULL. */
 void num_glm_predict(size_t count, size_t columns, const double *x, size_t row_step,
-                     size_t column_step, const double *coefficients, const double *offset,
-                     double *eta);
+                     size_t column_step, double intercept, const double *coefficients,
+                     const double *offset, double *eta);
 
-/* The sum of numbers, as exact as one in twice the precision (moments.h). */
-double num_glm_sum(size_t count, const double *x);
+/* Adds numbers to a sum, which is as exact as one in twice the precision (moments.h), and so does not depend on how the
+ * numbers are cut into parts. `state` begins as two zeros. */
+void num_glm_add(double *state, size_t count, const double *x);
+double num_glm_total(const double *state);
 
 #endif

@@ -6,15 +6,16 @@
 # Sums over all ranks: rows with a weight, weights, Pearson's statistic, weighted y for the mean of
 # the null model, and fitted means at a boundary. Also the means of the columns.
 glm_sums <- function(comm, rows, fit, family) {
-  names <- c("ok", "weights", "pearson", "weighted", "extreme")
-  empty <- double(length(names) + 1L + length(rows$columns))
+  names <- c("pearson", "ok", "weights", "weighted", "extreme")
+  empty <- double(length(names) + length(rows$columns))
+  pearson <- exact_sum()
   sums <- agree(comm, parts_sum(rows$parts, empty, function(part) {
     state <- glm_state(part, fit$coefficients, family)
-    c(sum(part$weights != 0), sum(part$weights), glm_pearson(part, state, fit$previous, family),
-      sum(part$weights * part$y), glm_extreme(state$mu, family$family),
-      part$count, unname(colSums(part$x)))
+    pearson(glm_pearson(part, state, fit$previous, family))
+    c(sum(part$weights != 0), sum(part$weights), sum(part$weights * part$y),
+      glm_extreme(state$mu, family$family), part$count, unname(colSums(part$x)))
   }))
-  sums <- ring_allreduce(comm, sums)
+  sums <- ring_allreduce(comm, c(pearson(), sums))
   found <- as.list(stats::setNames(sums[seq_along(names)], names))
   sums <- sums[-seq_along(names)]
   c(found, list(means = sums[-1L] / sums[[1L]]))
@@ -39,24 +40,26 @@ glm_extreme <- function(mu, family) {
   switch(family, binomial = sum(mu > 1 - least | mu < least), poisson = sum(mu < least), 0)
 }
 
-# Pearson's statistic of a part, with the weights of the last step, as in summary.glm(): it was made
-# at the coefficients `previous`.
+# The squared Pearson residuals of a part, with the weights of the last step, as in summary.glm():
+# it was made at the coefficients `previous`.
 glm_pearson <- function(part, state, previous, family) {
-  if (part$count == 0L) return(0)
+  if (part$count == 0L) return()
   weights <- glm_weights(part, glm_state(part, previous, family), family)
   residuals <- (part$y - state$mu) / family$mu.eta(state$eta)
-  .Call(C_glm_sum, (weights * residuals^2)[weights > 0])
+  (weights * residuals^2)[weights > 0]
 }
 
 # The deviance of the null model, and AIC without the penalty.
 glm_rest <- function(comm, rows, fit, sums, family, control) {
   mean <- sums$weighted / sums$weights
-  own <- attempt(parts_sum(rows$parts, c(0, 0), function(part) {
+  null <- exact_sum()
+  own <- attempt(parts_sum(rows$parts, 0, function(part) {
     mu <- if (rows$intercept) rep(mean, part$count)
           else if (part$count > 0L) family$linkinv(part$offset)
-    c(glm_deviance(part, list(mu = mu, valid = TRUE), family),
-      glm_aic_part(part, glm_state(part, fit$coefficients, family)$mu, fit$deviance, sums, family))
+    null(glm_deviance(part, list(mu = mu, valid = TRUE), family))
+    glm_aic_part(part, glm_state(part, fit$coefficients, family)$mu, fit$deviance, sums, family)
   }))
+  if (is.null(own$error)) own$value <- c(null(), own$value)
   found <- agree_total(comm, own, c(0, 0))
   if (rows$intercept && rows$has_offset) found[[1L]] <- glm_null(comm, rows, family, control)
   c(found[[1L]], found[[2L]] + glm_aic(fit$deviance, sums, family))

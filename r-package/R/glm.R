@@ -308,7 +308,8 @@ glm_state <- function(part, coefficients, family) {
 glm_look <- function(comm, rows, coefficients, family) {
   held <- !is.null(rows$parts$held)
   step <- list()
-  deviance <- agree_total(comm, empty = 0, attempt(parts_sum(rows$parts, 0, function(part) {
+  sum <- exact_sum()
+  visit <- function(part) {
     state <- glm_state(part, coefficients, family)
     add <- function(above) {
       do.call(tsqr_rows, c(glm_working(part, state, family),
@@ -316,19 +317,22 @@ glm_look <- function(comm, rows, coefficients, family) {
     }
     if (held) step <<- add
     else if (state$valid && is.null(step$error)) step <<- attempt(add(step$value))
-    glm_deviance(part, state, family)
-  })))
+    sum(glm_deviance(part, state, family))
+  }
+  deviance <- agree_total(comm, empty = 0, attempt({
+    rows$parts$each(visit)
+    sum()
+  }))
   list(deviance = deviance, state = function() {
     if (held) return(step(NULL))
     if (is.null(step$error)) step$value else stop(step$error)
   })
 }
 
-# The deviance of a part.
+# The deviances of a part.
 glm_deviance <- function(part, state, family) {
   if (!state$valid) Inf
-  else if (part$count == 0L) 0
-  else .Call(C_glm_sum, family$dev.resids(part$y, state$mu, part$weights))
+  else if (part$count > 0L) family$dev.resids(part$y, state$mu, part$weights)
 }
 
 # Halves the step from the coefficients `before`, until the deviance is finite.

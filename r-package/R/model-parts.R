@@ -54,6 +54,16 @@ parts_sum <- function(parts, empty, f) {
   total
 }
 
+# A function that adds numbers to a sum, and returns the sum. It keeps what is rounded off, so the
+# sum does not depend on the sizes of parts.
+exact_sum <- function() {
+  state <- c(0, 0)
+  function(x = double()) {
+    state <<- .Call(C_glm_add, state, as.double(x))
+    .Call(C_glm_total, state)
+  }
+}
+
 # The state of tsqr() of all parts of this rank: `f(part)` is a list of arguments of tsqr_rows().
 parts_tsqr <- function(parts, f) {
   state <- NULL

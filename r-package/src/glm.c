@@ -58,12 +58,22 @@ SEXP glm_predict(SEXP x, SEXP coefficients, SEXP offset) {
   glm_count(coefficients, (R_xlen_t)columns, "coefficients");
   glm_count(offset, (R_xlen_t)count, "offset");
   SEXP result = PROTECT(Rf_allocVector(REALSXP, (R_xlen_t)count));
-  num_glm_predict(count, columns, REAL_RO(x), 1, count, REAL_RO(coefficients), REAL_RO(offset),
+  num_glm_predict(count, columns, REAL_RO(x), 1, count, 0, REAL_RO(coefficients), REAL_RO(offset),
                   REAL(result));
   UNPROTECT(1);
   return result;
 }
 
-SEXP glm_sum(SEXP x) {
-  return Rf_ScalarReal(num_glm_sum(glm_count(x, -1, "x"), REAL_RO(x)));
+SEXP glm_add(SEXP state, SEXP x) {
+  size_t count = glm_count(x, -1, "x");
+  glm_count(state, 2, "the state");
+  SEXP result = PROTECT(Rf_duplicate(state));
+  num_glm_add(REAL(result), count, REAL_RO(x));
+  UNPROTECT(1);
+  return result;
+}
+
+SEXP glm_total(SEXP state) {
+  glm_count(state, 2, "the state");
+  return Rf_ScalarReal(num_glm_total(REAL_RO(state)));
 }

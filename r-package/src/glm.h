@@ -16,6 +16,8 @@ SEXP glm_deviance(SEXP family, SEXP y, SEXP mu, SEXP weights);
 /* The linear predictors of the rows of a matrix of doubles. */
 SEXP glm_predict(SEXP x, SEXP coefficients, SEXP offset);
 
-SEXP glm_sum(SEXP x);
+/* The state of a sum with further numbers, and its value. */
+SEXP glm_add(SEXP state, SEXP x);
+SEXP glm_total(SEXP state);
 
 #endif

@@ -85,7 +85,7 @@ def python_rank(comm, rows, seed):
             ):
                 z = y > 5 if name == "binomial" else np.abs(np.round(y)) + 1
                 model = models.GeneralizedLinearModel(comm=group, family=name, link=link)
-                model.fit(x[:, 1:4], z)
+                model.fit([(x[:700, 1:4], z[:700]), (x[700:, 1:4], z[700:])])
                 numbers = [model.intercept_, *model.coef_, *model.covariance_.ravel()]
                 found[size, link] = [*numbers, model.deviance_]
             given = models.KMeans(5, comm=group, init=init, tol=0).fit(x)
@@ -113,8 +113,8 @@ def python_rank(comm, rows, seed):
 def in_r(tmp_path_factory):
     """Return the rows, and the numbers of each R rank by size and name."""
     random = np.random.default_rng(5)
-    rows = random.normal(size=(1000, 6)) * [1, 1e-3, 1e5, 1, 1, 0] + [1e6, 1, -3, 0, 0, 0.1]
-    rows[:, 3:5] += 3 * random.integers(0, 5, (1000, 1))
+    rows = random.normal(size=(3100, 6)) * [1, 1e-3, 1e5, 1, 1, 0] + [1e6, 1, -3, 0, 0, 0.1]
+    rows[:, 3:5] += 3 * random.integers(0, 5, (3100, 1))
     file = tmp_path_factory.mktemp("numerics") / "rows.csv"
     np.savetxt(file, rows, "%.17g", delimiter=",", header="a,b,c,d,e,f", comments="")
     job = subprocess.run(

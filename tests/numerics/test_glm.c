@@ -67,12 +67,16 @@ static void test_deviances_of_0_and_of_the_mean(void) {
 }
 
 static void test_sums_keep_what_is_rounded_off(void) {
-  double x[] = {1, 1e100, 1, -1e100}, two[] = {3, 5, 7, 11}, eta[2];
-  CHECK(num_glm_sum(4, x) == 2);
-  num_glm_predict(2, 2, two, 2, 1, (double[]){10, 1}, (double[]){0.5, 0}, eta);
+  double x[] = {1, 1e100, 1, -1e100, INFINITY}, state[2] = {0}, two[] = {3, 5, 7, 11}, eta[2];
+  num_glm_add(state, 1, x);
+  num_glm_add(state, 3, x + 1);
+  CHECK(num_glm_total(state) == 2);
+  num_glm_add(state, 1, x + 4);
+  CHECK(num_glm_total(state) == INFINITY);
+  num_glm_predict(2, 2, two, 2, 1, 0, (double[]){10, 1}, (double[]){0.5, 0}, eta);
   CHECK(eta[0] == 35.5 && eta[1] == 81);
-  num_glm_predict(2, 2, two, 1, 2, (double[]){10, 1}, NULL, eta);
-  CHECK(eta[0] == 37 && eta[1] == 61);
+  num_glm_predict(2, 2, two, 1, 2, 1, (double[]){10, 1}, NULL, eta);
+  CHECK(eta[0] == 38 && eta[1] == 62);
 }
 
 int main(void) {

@@ -94,10 +94,6 @@ class Family(NamedTuple):
         number = list(FAMILIES).index(self.name)
         return applied(numerics.glm_deviance, number, *np.broadcast_arrays(y, mu, weight))
 
-    def deviance(self, y: Array, mu: Array, weight: Array) -> float:
-        """Return the sum of the weighted deviances of rows."""
-        return numerics.glm_sum(self.deviances(y, mu, weight))
-
 
 # The order is that of numerics/glm.h.
 FAMILIES: dict[str, tuple[str, tuple[str, ...], tuple[Any, ...]]] = {

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from sparkring import _numerics as numerics
 from sparkring.models import _family as families
 from sparkring.models import _irls as irls
 from sparkring.models._checks import check_flag, check_number, check_whole
@@ -212,13 +211,7 @@ class GeneralizedLinearModel(MeanModel):
         problem = irls.Problem(rows, family, intercept)
         rows.count()
         tolerance = max(1e-11, min(1e-7, self.tol / 1000))
-        fit = irls.iterate(
-            problem,
-            lambda triangle: irls.least_squares(triangle, tolerance),
-            None,
-            self.max_iter,
-            self.tol,
-        )
+        fit = irls.iterate(problem, tolerance, self.max_iter, self.tol)
         take(self, fit, intercept)
         totals = totals_of(problem, fit)
         kept = fit.solved["kept"] > 0
@@ -226,7 +219,7 @@ class GeneralizedLinearModel(MeanModel):
         self.n_obs_ = int(totals.rows)
         self.df_residual_ = self.n_obs_ - self.rank_
         self.df_null_ = self.n_obs_ - int(intercept)
-        self.deviance_ = fit.now.deviance
+        self.deviance_ = fit.deviance
         self.null_deviance_ = null_deviance(problem, totals, self.max_iter, self.tol)
         self.aic_ = aic(problem, fit, totals) + 2 * self.rank_
         self._test(fit.solved["unscaled"], kept, totals.pearson, family.known)
@@ -253,29 +246,31 @@ class GeneralizedLinearModel(MeanModel):
 class Totals(NamedTuple):
     """Sums over the rows with a weight, of all ranks."""
 
+    pearson: float
     rows: float
     weight: float
     weighted: float
-    pearson: float
     extreme: float
 
 
 def totals_of(problem: Problem, fit: Fit) -> Totals:
     """Make a pass after the fit. Pearson's statistic has the weights of the last step, as in R."""
     family = problem.family
+    pearson = irls.ExactSum()
 
     def of_block(block: Block) -> list[float]:
         before, after = problem.state(block, fit.previous), problem.state(block, fit.beta)
         residuals = (after.y - after.mu) / family.link.slope(after.eta)
+        pearson.add(problem.working_weight(before) * residuals**2)
         return [
             len(after.y),
             after.weight.sum(),
             (after.weight * after.y).sum(),
-            numerics.glm_sum(problem.working_weight(before) * residuals**2),
             extreme(family.name, after),
         ]
 
-    return Totals(*problem.rows.total(5, of_block))
+    sums = problem.rows.total(4, of_block)
+    return Totals(float(problem.rows.comm.allreduce(np.array([pearson.value]))[0]), *sums)
 
 
 def extreme(name: str, state: State) -> int:
@@ -290,30 +285,29 @@ def extreme(name: str, state: State) -> int:
 def null_deviance(problem: Problem, totals: Totals, max_iter: int, tol: float) -> float:
     """Return the deviance of the model without features. Collective."""
     if problem.intercept and "offset" in problem.rows.roles:
-        alone = irls.Problem(problem.rows, problem.family, True, slopes=False)
-        fit = irls.iterate(
-            alone, lambda triangle: irls.least_squares(triangle, 1e-11), None, max_iter, tol
-        )
-        return fit.now.deviance
+        alone = irls.Problem(problem.rows, problem.family, True, features=0)
+        return irls.iterate(alone, 1e-11, max_iter, tol).deviance
     mean = totals.weighted / totals.weight
+    deviance = irls.ExactSum()
 
-    def of_block(block: Block) -> float:
+    def take(block: Block) -> None:
         state = problem.state(block, None)
         if problem.intercept:
             mu = np.full(len(state.y), mean)
         else:
             mu = problem.family.link.mean(state.offset)
         with np.errstate(all="ignore"):  # a constant response may be a mean at the boundary
-            return problem.family.deviance(state.y, mu, state.weight)
+            deviance.add(problem.family.deviances(state.y, mu, state.weight))
 
-    return float(problem.rows.total(1, of_block)[0])
+    problem.rows.each(take)
+    return float(problem.rows.comm.allreduce(np.array([deviance.value]))[0])
 
 
 def aic(problem: Problem, fit: Fit, totals: Totals) -> float:
     """Return the AIC without the penalty of the coefficients. Collective."""
     name = problem.family.name
     count = totals.rows if name == "gaussian" else totals.weight
-    scale = fit.now.deviance / count
+    scale = fit.deviance / count
 
     def of_block(block: Block) -> float:
         state = problem.state(block, fit.beta)

@@ -9,7 +9,7 @@ are those of ``glm()`` in R, so the results have its digits.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -39,10 +39,26 @@ class Pass(NamedTuple):
     triangle: Array | None
 
 
+class ExactSum:
+    """A sum that keeps what is rounded off, so it does not depend on the sizes of blocks."""
+
+    def __init__(self) -> None:
+        self.state = np.zeros(2)
+
+    def add(self, numbers: Array) -> None:
+        """Add numbers."""
+        numerics.glm_add(self.state, np.ascontiguousarray(numbers))
+
+    @property
+    def value(self) -> float:
+        """The sum."""
+        return numerics.glm_total(self.state)
+
+
 class State(NamedTuple):
     """Rows with a weight, at some coefficients."""
 
-    design: Array
+    x: Array
     y: Array
     weight: Array
     offset: Array
@@ -61,28 +77,16 @@ class Problem:
         The family with its link.
     intercept : bool
         Whether the first column is one of ones.
-    slopes : bool
-        Whether the features are columns.
-    keep : function of a block, or None
-        The rows of a block that count; None for all. For cross-validation.
+    features : int
+        The number of features that are columns, the first ones.
     """
 
     def __init__(
-        self,
-        rows: Rows,
-        family: Family,
-        intercept: bool,
-        slopes: bool = True,
-        keep: Callable[[Block], Any] | None = None,
+        self, rows: Rows, family: Family, intercept: bool, features: int | None = None
     ) -> None:
-        self.rows, self.family = rows, family
-        self.intercept, self.slopes, self.keep = bool(intercept), slopes, keep
-        self.width = self.intercept + slopes * rows.width
-
-    def design(self, x: Array) -> Array:
-        """Return the columns of the model."""
-        parts = [np.ones((len(x), 1))] * self.intercept + [x] * self.slopes
-        return np.concatenate([np.zeros((len(x), 0)), *parts], axis=1)
+        self.rows, self.family, self.intercept = rows, family, bool(intercept)
+        self.features = rows.width if features is None else features
+        self.width = self.intercept + self.features
 
     def state(self, block: Block, beta: Array | None) -> State:
         """Return the rows of a block at some coefficients; None for the start.
@@ -93,49 +97,57 @@ class Problem:
             For a response that the family does not have.
         """
         y, offset, weight = block.numbers("y"), block.numbers("offset"), block.weight
-        bad = np.flatnonzero(~np.asarray(self.family.valid(y), bool) & (weight > 0))
+        used = weight > 0
+        bad = np.flatnonzero(~np.asarray(self.family.valid(y), bool) & used)
         if len(bad):
             raise InvalidError(
                 f"y is {y[bad[0]]} in row {block.first + bad[0]} of this rank: for family"
                 f" {self.family.name!r} it must be {self.family.response}"
             )
-        used = weight > 0 if self.keep is None else (weight > 0) & self.keep(block)
-        design = self.design(block.x[used])
-        y, offset, weight = y[used], offset[used], weight[used]
+        x = block.x[:, : self.features]
+        if not used.all():
+            x, y, offset, weight = x[used], y[used], offset[used], weight[used]
         link = self.family.link
         with np.errstate(all="ignore"):
             if beta is None:
                 eta = link.of_mean(self.family.start(y, weight))
             else:
-                eta = np.empty(len(design))
-                numerics.glm_predict(design, np.ascontiguousarray(beta), offset, eta)
-            return State(design, y, weight, offset, eta, link.mean(eta))
+                eta = self.predict(x, beta, offset)
+            return State(x, y, weight, offset, eta, link.mean(eta))
+
+    def predict(self, x: Array, beta: Array, offset: Array) -> Array:
+        """Return the linear predictors of rows."""
+        level = float(beta[0]) if self.intercept else 0.0
+        eta = np.empty(len(x))
+        slopes = np.ascontiguousarray(beta[int(self.intercept) :])
+        arrays = np.ascontiguousarray(x), slopes, np.ascontiguousarray(offset)
+        numerics.glm_predict(arrays[0], level, *arrays[1:], eta)
+        return eta
 
     def look(self, beta: Array | None) -> Pass:
         """Make a pass. Collective."""
-        deviance = 0.0
+        deviance = ExactSum()
         triangle = tsqr.Triangle(self.width + 1, centered=self.intercept)
 
         def take(block: Block) -> None:
-            nonlocal deviance
             state = self.state(block, beta)
-            deviance += self.deviance(state.y, state.mu, state.weight)
-            if math.isfinite(deviance):
-                triangle.add(*self.working(state))
+            deviance.add(self.deviances(state))
+            if math.isfinite(deviance.value):
+                triangle.add(state.x, *self.working(state), ones=self.intercept)
 
         self.rows.each(take)
-        total = float(self.rows.comm.allreduce(np.array([deviance]))[0])
+        total = float(self.rows.comm.allreduce(np.array([deviance.value]))[0])
         if not math.isfinite(total):
             return Pass(math.inf, None)
         return Pass(total, triangle.combine(self.rows.comm))
 
-    def deviance(self, y: Array, mu: Array, weight: Array) -> float:
-        """Return the deviance of rows; infinite where a mean is impossible."""
+    def deviances(self, state: State) -> Array:
+        """Return the deviances of rows; infinity where a mean is impossible."""
         with np.errstate(all="ignore"):
-            if not np.all(self.family.valid_mean(mu) & np.isfinite(mu)):
-                return math.inf
-            found = self.family.deviance(y, mu, weight)
-        return found if math.isfinite(found) else math.inf
+            if not np.all(self.family.valid_mean(state.mu) & np.isfinite(state.mu)):
+                return np.array([math.inf])
+            found = self.family.deviances(state.y, state.mu, state.weight)
+        return np.where(np.isfinite(found), found, math.inf)
 
     def working_weight(self, state: State) -> Array:
         """Return the weight of each row in a step."""
@@ -144,14 +156,14 @@ class Problem:
             found: Array = state.weight * slope**2 / self.family.variance(state.mu)
         return found
 
-    def working(self, state: State) -> tuple[Array, Array, Array]:
-        """Return the columns, the working response and the roots of the weights of a step."""
+    def working(self, state: State) -> tuple[Array, Array]:
+        """Return the working response and the roots of the weights of a step."""
         weight = self.working_weight(state)
         weight[~(weight > 0)] = 0  # a slope of 0 has no response
         with np.errstate(all="ignore"):
             slope = self.family.link.slope(state.eta)
             response: Array = state.eta - state.offset + (state.y - state.mu) / slope
-        return state.design, response, np.sqrt(weight)
+        return response, np.sqrt(weight)
 
 
 class Fit(NamedTuple):
@@ -165,8 +177,6 @@ class Fit(NamedTuple):
         The result of the last step.
     deviance : float
         The deviance at ``beta``.
-    now : Pass
-        The pass at ``beta``.
     iterations : int
         The number of steps.
     converged : bool
@@ -176,90 +186,50 @@ class Fit(NamedTuple):
     beta: Array
     previous: Array | None
     solved: dict[str, Any]
-    now: Pass
+    deviance: float
     iterations: int
     converged: bool
 
 
-def iterate(
-    problem: Problem,
-    solve: Callable[[Array], dict[str, Any]],
-    penalty: Callable[[Array], float] | None,
-    max_iter: int,
-    tol: float,
-    begin: tuple[Array, Pass] | None = None,
-) -> Fit:
-    """Iterate to the minimum of the deviance plus the penalty. Collective.
+def iterate(problem: Problem, tolerance: float, max_iter: int, tol: float) -> Fit:
+    """Iterate to the minimum of the deviance. Collective.
 
-    ``solve`` returns the coefficients ``beta`` of the next step, on rank 0, from a triangle. A step
-    is halved while it leads to impossible means or, with a penalty, while it does not descend. The
-    ``penalty`` must have the same bits on all ranks, which decide by it alike.
-    ``begin`` has coefficients and the pass there.
+    ``tolerance`` is that of columns that depend on columns before them.
     """
     beta: Array | None = None
-    if begin is None:
-        now = problem.look(None)
-        if not math.isfinite(now.deviance):
-            raise InvalidError(
-                f"no start of family {problem.family.name!r} is possible for these y"
-            )
-    else:
-        beta, now = begin
+    now = problem.look(None)
+    if not math.isfinite(now.deviance):
+        raise InvalidError(f"no start of family {problem.family.name!r} is possible for these y")
     converged = False
-    solved: dict[str, Any] = {}
-    previous = beta
     iteration = 0
-    extra = 0.0 if penalty is None or beta is None else penalty(beta)
     while not converged and iteration < max_iter:
         iteration += 1
-        triangle = now.triangle
-        solved = lead(problem.rows.comm, lambda: solve(triangle))  # type: ignore[arg-type] # noqa: B023
-        new, before = solved["beta"], now.deviance + extra
-        after, new = halve(problem, beta, new, before, penalty)
-        previous, beta, now = beta, new, after
-        extra = 0.0 if penalty is None else penalty(beta)
-        value = now.deviance + extra
-        converged = abs(value - before) / (abs(value) + 0.1) <= tol
+        triangle, before = now.triangle, now.deviance
+        solved = lead(problem.rows.comm, lambda: solve(triangle, tolerance))  # noqa: B023
+        previous = beta
+        beta, now = halve(problem, previous, solved["beta"])
+        converged = abs(now.deviance - before) / (abs(now.deviance) + 0.1) <= tol
     assert beta is not None
-    return Fit(beta, previous, solved, now, iteration, converged)
+    return Fit(beta, previous, solved, now.deviance, iteration, converged)
 
 
-def halve(
-    problem: Problem,
-    beta: Array | None,
-    new: Array,
-    before: float,
-    penalty: Callable[[Array], float] | None,
-) -> tuple[Pass, Array]:
-    """Make the pass at ``new``, or nearer to ``beta``."""
-    for _ in range(40):
-        after = problem.look(new)
-        possible = math.isfinite(after.deviance)
-        if beta is None:
-            if not possible:
-                raise InvalidError(
-                    "no valid coefficients have been found: choose a link whose means are possible"
-                    " for all rows, or scale the columns"
-                )
-            return after, new
-        extra = 0.0 if penalty is None else penalty(new)
-        rises = after.deviance + extra > before + 1e-12 * (1 + abs(before))
-        if possible and (penalty is None or not rises):
-            return after, new
-        new = (new + beta) / 2
-    if not possible:
-        raise InvalidError("no step is small enough to have possible means: choose another link")
-    return after, new
-
-
-def least_squares(triangle: Array, tolerance: float) -> dict[str, Any]:
-    """Solve a step without a penalty."""
+def solve(triangle: Array | None, tolerance: float) -> dict[str, Any]:
+    """Solve a step, on rank 0."""
+    assert triangle is not None
     found = tsqr.solve(triangle, tolerance)
     return {"beta": found.coefficients, "kept": found.kept, "unscaled": found.unscaled}
 
 
-def ridge_step(triangle: Array, penalty: Array) -> dict[str, Any]:
-    """Solve a step with the penalty of each squared coefficient, as further rows."""
-    rows = np.zeros((len(penalty), len(penalty) + 1))
-    rows[:, :-1] = np.diag(np.sqrt(penalty))
-    return least_squares(tsqr.append(triangle, rows), 1e-12)
+def halve(problem: Problem, beta: Array | None, new: Array) -> tuple[Array, Pass]:
+    """Make the pass at ``new``, or nearer to ``beta`` while means there are impossible."""
+    for _ in range(40):
+        after = problem.look(new)
+        if math.isfinite(after.deviance):
+            return new, after
+        if beta is None:
+            raise InvalidError(
+                "no valid coefficients have been found: choose a link whose means are possible"
+                " for all rows, or scale the columns"
+            )
+        new = (new + beta) / 2
+    raise InvalidError("no step is small enough to have possible means: choose another link")

@@ -57,9 +57,10 @@ class MeanModel(LinearModel):
         given, weight = scored(y, sample_weight, len(mean))
         response = numbers_in(given, "y")
         null = np.full(len(mean), np.average(response, weights=weight))
-        deviance = self._family().deviance
+        deviances = self._family().deviances
         with np.errstate(all="ignore"):
-            return explained(deviance(response, mean, weight), deviance(response, null, weight))
+            rest = float(deviances(response, mean, weight).sum())
+            return explained(rest, float(deviances(response, null, weight).sum()))
 
 
 def take(model: Any, fit: Fit, intercept: bool) -> None:

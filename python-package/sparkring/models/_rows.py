@@ -206,7 +206,7 @@ class Rows:
         numbers = self._numbers
         if numbers is None:
             return
-        step = max(1000, 4 * self.width)
+        step = max(1000, min(8000, 2**18 // self.width), 4 * self.width)  # 2 MiB at most, if narrow
         for first in range(0, numbers.x.shape[0], step):
             part = slice(first, first + step)
             roles = {name: values[part] for name, values in numbers.roles.items()}

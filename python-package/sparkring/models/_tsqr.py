@@ -77,23 +77,9 @@ class Triangle:
                 other = comm.recv(message, comm.rank + step)
                 numerics.triangle_merge(self.state, other, self.width)
             step *= 2
-        return self.finish()
-
-    def finish(self) -> Array:
-        """Return R of the rows of this rank, which are closed."""
-        message = self.state[: numerics.triangle_message(self.width)]
         self.rows = int(message[-1])
         numerics.triangle_finish(message, self.width)
         return message[: self.width**2].reshape(self.width, self.width)
-
-
-def append(triangle: Array, rows: Array) -> Array:
-    """Return R of the rows of a triangle and further rows."""
-    found = Triangle(rows.shape[1])
-    found.add(triangle)
-    found.add(rows)
-    numerics.triangle_close(found.state, found.width)
-    return found.finish()
 
 
 def gather(rows: Rows, width: int, matrix: Callable[[Block], Array]) -> Array | None:
@@ -101,13 +87,6 @@ def gather(rows: Rows, width: int, matrix: Callable[[Block], Array]) -> Array | 
     triangle = Triangle(width)
     rows.each(lambda block: triangle.add(matrix(block)))
     return triangle.combine(rows.comm)
-
-
-def combine(comm: Communicator, triangle: Array) -> Array | None:
-    """Return R of the triangles of all ranks on rank 0, and None elsewhere. Collective."""
-    found = Triangle(triangle.shape[1])
-    found.add(triangle)
-    return found.combine(comm)
 
 
 def lead(comm: Communicator, make: Callable[[], Mapping[str, Any]]) -> dict[str, NDArray[Any]]:

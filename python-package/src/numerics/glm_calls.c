@@ -68,22 +68,35 @@ PyObject *calls_glm_deviance(PyObject *Py_UNUSED(module), PyObject *arguments) {
 
 PyObject *calls_glm_predict(PyObject *Py_UNUSED(module), PyObject *arguments) {
   PyObject *x, *coefficients, *offset, *eta;
+  double intercept;
   arrays of = {0};
-  if (!PyArg_ParseTuple(arguments, "OOOO", &x, &coefficients, &offset, &eta)) return NULL;
+  if (!PyArg_ParseTuple(arguments, "OdOOO", &x, &intercept, &coefficients, &offset, &eta))
+    return NULL;
   num_rows rows = arrays_rows(&of, x, offset, coefficients);
   double *to = arrays_write(&of, eta, rows.count);
   Py_BEGIN_ALLOW_THREADS;
   if (!of.failed)
-    num_glm_predict(rows.count, rows.width, rows.x, rows.width, 1, rows.shift, rows.weights, to);
+    num_glm_predict(rows.count, rows.width, rows.x, rows.width, 1, intercept, rows.shift,
+                    rows.weights, to);
   Py_END_ALLOW_THREADS;
   return arrays_end(&of, Py_NewRef(Py_None));
 }
 
-PyObject *calls_glm_sum(PyObject *Py_UNUSED(module), PyObject *arguments) {
-  PyObject *x;
+PyObject *calls_glm_add(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  PyObject *state, *x;
   arrays of = {0};
-  if (!PyArg_ParseTuple(arguments, "O", &x)) return NULL;
+  if (!PyArg_ParseTuple(arguments, "OO", &state, &x)) return NULL;
   size_t count = arrays_length(&of, x);
   const double *from = arrays_read(&of, x, count);
-  return arrays_end(&of, of.failed ? NULL : PyFloat_FromDouble(num_glm_sum(count, from)));
+  double *to = arrays_write(&of, state, 2);
+  if (!of.failed) num_glm_add(to, count, from);
+  return arrays_end(&of, Py_NewRef(Py_None));
+}
+
+PyObject *calls_glm_total(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  PyObject *state;
+  arrays of = {0};
+  if (!PyArg_ParseTuple(arguments, "O", &state)) return NULL;
+  const double *from = arrays_read(&of, state, 2);
+  return arrays_end(&of, of.failed ? NULL : PyFloat_FromDouble(num_glm_total(from)));
 }
