@@ -19,4 +19,5 @@
 #include "positive.c"
 #include "products.c"
 #include "random.c"
+#include "svd.c"
 #include "triangle.c"

@@ -95,7 +95,7 @@ svd_count <- function(comm, x) {
 
 svd_qr <- function(comm, x, k, left, most) {
   triangle <- tsqr(comm, tsqr_rows(x), tsqr_names(x))
-  found <- lead(comm, c("d", "v"), svd(tsqr_check(triangle), nu = 0L, nv = k))
+  found <- lead(comm, c("d", "v"), tsqr_svd(triangle, k))
   v <- matrix(found$v, ncol(x), k, dimnames = list(colnames(x), NULL))
   found <- list(d = found$d[seq_len(most)], v = v)
   if (left) found$u <- svd_left(comm, x, list(d = found$d[seq_len(k)], v = v))
@@ -274,7 +274,7 @@ prcomp_of <- function(triangle, centered, scale, count, k) {
   deviations <- sqrt(colSums(triangle^2) / max(1, count - 1))
   if (is.logical(scale)) scale <- if (scale) ifelse(deviations == 0, 1, deviations)
   if (!is.null(scale)) triangle <- sweep(triangle, 2L, scale, "/")
-  c(list(means = means, scale = deviations), svd(triangle, nu = 0L, nv = k)[c("d", "v")])
+  c(list(means = means, scale = deviations), tsqr_svd(triangle, k))
 }
 
 prcomp_check_scale <- function(scale) {

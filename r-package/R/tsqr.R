@@ -77,6 +77,12 @@ tsqr_solve <- function(triangle, tolerance = 1e-7, penalty = NULL) {
   .Call(C_triangle_solve, unname(rbind(triangle, penalty)), tolerance)
 }
 
+# The singular values of R, and its first `k` right vectors, whose largest element is positive.
+tsqr_svd <- function(triangle, k) {
+  found <- .Call(C_triangle_svd, unname(tsqr_check(triangle)))
+  list(d = found$d, v = found$v[, seq_len(k), drop = FALSE])
+}
+
 # Evaluates `expr`, a list of numeric vectors and matrices without missing rows or names, on rank 0
 # and broadcasts it: ranks whose processors round differently would get different results. `names`
 # are the names of the list.

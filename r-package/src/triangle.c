@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "numerics/least_squares.h"
+#include "numerics/svd.h"
 #include "numerics/triangle.h"
 
 enum { ROWS_UNTIL_PAUSE = 1 << 16 };
@@ -127,6 +128,22 @@ SEXP triangle_solve(SEXP x, SEXP tolerance) {
   SET_VECTOR_ELT(result, 4, triangle_matrix(s.root, columns, s.rank));
   SET_VECTOR_ELT(result, 5, triangle_matrix(s.unscaled, columns, s.rank));
   SET_VECTOR_ELT(result, 6, Rf_ScalarReal(s.rest));
+  UNPROTECT(1);
+  return result;
+}
+
+SEXP triangle_svd(SEXP x) {
+  const char *names[] = {"d", "v", ""};
+  if (!Rf_isReal(x) || !Rf_isMatrix(x) || Rf_nrows(x) != Rf_ncols(x))
+    Rf_error("there is no square matrix of doubles");
+  size_t width = (size_t)Rf_nrows(x);
+  SEXP result = PROTECT(Rf_mkNamed(VECSXP, names));
+  SET_VECTOR_ELT(result, 0, Rf_allocVector(REALSXP, (R_xlen_t)width));
+  SET_VECTOR_ELT(result, 1, Rf_allocMatrix(REALSXP, (int)width, (int)width));
+  double *rows = REAL(VECTOR_ELT(result, 1)); /* the vectors by rows are the columns of `v` */
+  for (size_t i = 0; i < width; i++)
+    for (size_t k = 0; k < width; k++) rows[i * width + k] = REAL_RO(x)[k * width + i];
+  num_svd(rows, width, REAL(VECTOR_ELT(result, 0)), triangle_memory(num_svd_scratch(width)));
   UNPROTECT(1);
   return result;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Triangles of rows and least squares, for R/tsqr.R: numerics/triangle.h and numerics/least_squares.h.
+ * Triangles of rows, and what follows from them, for R/tsqr.R: numerics/triangle.h.
  */
 #ifndef SPARKRING_TRIANGLE_H
 #define SPARKRING_TRIANGLE_H
@@ -24,5 +24,8 @@ SEXP triangle_finish(SEXP message, SEXP width);
 /* Least squares of the double matrix `x`, whose last column is the response. A list: `rank`, `pivot`, `coefficients`,
  * `effects`, `root`, `unscaled` and `rest`, as in numerics/least_squares.h; columns count from 1. */
 SEXP triangle_solve(SEXP x, SEXP tolerance);
+
+/* The singular values `d` and the right vectors `v` of a square matrix of doubles: numerics/svd.h. */
+SEXP triangle_svd(SEXP x);
 
 #endif

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparkring import _numerics as numerics
 from sparkring._core import InvalidError
 from sparkring.models import _moments as moments
 from sparkring.models import _svd_random as svd_random
+from sparkring.models import _tsqr as tsqr
 from sparkring.models._base import Transformer
 from sparkring.models._checks import check_choice, check_flag, check_number, check_whole
 from sparkring.models._doubles import doubles
@@ -337,8 +339,9 @@ def check_most(count: Any, most: int) -> None:
 
 def directions(triangle: Array) -> tuple[Array, Array]:
     """Return the singular values and right vectors, with a positive largest element."""
-    _, singular, right = np.linalg.svd(triangle)
-    return singular, svd_random.signed(right)
+    singular, right = np.empty(triangle.shape[1]), tsqr.square(triangle)
+    numerics.svd(right, singular)
+    return singular, right
 
 
 def check_seed(seed: Any) -> None:

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "calls.h"
 #include "least_squares.h"
+#include "svd.h"
 #include "triangle.h"
 
 static PyObject *triangle_size(PyObject *arguments, size_t size(size_t width)) {
@@ -101,4 +102,19 @@ PyObject *calls_least_squares(PyObject *Py_UNUSED(module), PyObject *arguments) 
   Py_END_ALLOW_THREADS;
   PyMem_Free(scratch);
   return arrays_end(&of, of.failed ? NULL : Py_BuildValue("nd", solution.rank, solution.rest));
+}
+
+PyObject *calls_svd(PyObject *Py_UNUSED(module), PyObject *arguments) {
+  PyObject *matrix, *singular;
+  arrays of = {0};
+  if (!PyArg_ParseTuple(arguments, "OO", &matrix, &singular)) return NULL;
+  size_t width = arrays_length(&of, singular);
+  double *values = arrays_write(&of, singular, width);
+  double *rows = arrays_write(&of, matrix, width * width);
+  double *scratch = calls_memory(&of, num_svd_scratch(width));
+  Py_BEGIN_ALLOW_THREADS;
+  if (!of.failed) num_svd(rows, width, values, scratch);
+  Py_END_ALLOW_THREADS;
+  PyMem_Free(scratch);
+  return arrays_end(&of, Py_NewRef(Py_None));
 }
