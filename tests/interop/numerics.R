@@ -45,6 +45,7 @@ for (size in 1:3) {
       fit <- ring_glm(group, z ~ b + c + d, family, data)
       say(family$link, c(coef(fit), vcov(fit), deviance(fit)))
     }
+    say("quantile", ring_quantile(group, x[, 3], c(0, 0.1, 1 / 3, 0.5, 0.77, 1)))
     fit <- ring_prcomp(group, x)
     say("prcomp", c(fit$rotation, fit$center, sparkring:::prcomp_qr(group, x, TRUE, FALSE, 0L)$d))
     say("ridge", coef(ring_lm(group, e ~ a + b + c, data, ridge = 0.5)))

@@ -95,6 +95,9 @@ def python_rank(comm, rows, seed):
                 (size, "mean"): scaler.mean_,
                 (size, "squares"): scaler.squares,
                 (size, "lm"): [least.intercept_, *least.coef_],
+                (size, "quantile"): models.quantile(
+                    x[:, 2], [0, 0.1, 1 / 3, 0.5, 0.77, 1], comm=group
+                ),
                 (size, "prcomp"): [*pca.components_.ravel(), *pca.mean_, *pca.singular_values_],
                 (size, "ridge"): [ridge.intercept_, *ridge.coef_],
                 (size, "plain"): plain.coef_,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 FEW = 20_000  # candidates that are gathered at most
 PROPOSALS = 1000  # of all ranks in a round
+FUZZ = 4 * np.finfo(float).eps  # rounding errors of a place, as in R
 
 
 def quantile(values: Any, probs: Any, *, comm: Communicator | None = None) -> Any:
@@ -57,14 +58,15 @@ def quantile(values: Any, probs: Any, *, comm: Communicator | None = None) -> An
         count = int(ranks.allreduce(np.array([len(own)]))[0])
         if count == 0:
             raise InvalidError("there are no values on any rank")
-        index = np.atleast_1d(wanted) * (count - 1)
-        below = np.floor(index).astype(np.int64)
-        above = np.minimum(below + 1, count - 1)
+        index = 1 + np.atleast_1d(wanted) * (count - 1)
+        below, above = np.floor(index + FUZZ), np.minimum(np.ceil(index - FUZZ), count)
+        share = np.where(np.abs(index - below) < FUZZ, 0.0, index - below)
         places = np.unique(np.concatenate([below, above]))
-        found = np.array([order_statistic(ranks, own, int(place)) for place in places])
+        found = np.array([order_statistic(ranks, own, int(place) - 1) for place in places])
     low, high = (found[np.searchsorted(places, part)] for part in (below, above))
-    share = index - below
-    result = np.where(share == 0, low, low + (high - low) * share)
+    with np.errstate(all="ignore"):
+        between = (1 - share) * low + share * high
+    result = np.where((share == 0) | (low == high), low, between)
     return float(result[0]) if np.ndim(probs) == 0 else result
 
 
