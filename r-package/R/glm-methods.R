@@ -114,7 +114,7 @@ logLik.ring_glm <- function(object, ...) {
 #' # Needs Spark.
 #' sc <- sparklyr::spark_connect(master = "local[4]")
 #' predicted <- sparklyr::spark_apply(
-#'   sparklyr::copy_to(sc, cars), context = fit, packages = FALSE,
+#'   sparklyr::copy_to(sc, cars, overwrite = TRUE), context = fit, packages = FALSE,
 #'   columns = list(distance = "double"),
 #'   f = function(df, model) {
 #'     loadNamespace("sparkring") # registers the method of predict()

@@ -102,7 +102,7 @@
 #' \dontrun{
 #' # Needs Spark.
 #' sc <- sparklyr::spark_connect(master = "local[4]")
-#' births <- sparklyr::sdf_copy_to(sc, infert)
+#' births <- sparklyr::sdf_copy_to(sc, infert, overwrite = TRUE)
 #' fit <- ring_glm(births, case ~ age + parity + education, binomial, num_proc = 4)
 #' predict(fit, births, type = "response")
 #' }

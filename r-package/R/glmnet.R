@@ -82,7 +82,7 @@
 #' \dontrun{
 #' # Needs Spark.
 #' sc <- sparklyr::spark_connect(master = "local[2]")
-#' cars <- sparklyr::copy_to(sc, mtcars)
+#' cars <- sparklyr::copy_to(sc, mtcars, overwrite = TRUE)
 #' fit <- ring_glmnet(cars, y = "mpg", nfolds = 5, num_proc = 2, seed = 1)
 #' predict(fit, cars, s = "lambda.1se")
 #' }

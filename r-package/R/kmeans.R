@@ -55,7 +55,7 @@
 #' \dontrun{
 #' # Needs Spark.
 #' sc <- sparklyr::spark_connect(master = "local[2]")
-#' flowers <- sparklyr::copy_to(sc, iris)
+#' flowers <- sparklyr::copy_to(sc, iris, overwrite = TRUE)
 #' columns <- c("Petal_Length", "Petal_Width")
 #' fit <- ring_kmeans(flowers, columns, centers = 3, num_proc = 2, seed = 1)
 #' predict(fit, flowers)

@@ -44,7 +44,7 @@
 #' #   def loss(params): return torch.nn.MSELoss()
 #' #   def adam(params, parameters): return torch.optim.Adam(parameters, lr=params["rate"])
 #' sc <- sparklyr::spark_connect(master = "local[4]")
-#' cars <- sparklyr::sdf_copy_to(sc, mtcars, "cars")
+#' cars <- sparklyr::sdf_copy_to(sc, mtcars, "cars", overwrite = TRUE)
 #' network <- ml_ring_torch(
 #'   cars, mpg ~ wt + hp,
 #'   model = "nets:make", loss = "nets:loss", optimizer = "nets:adam", py_files = "nets.py",

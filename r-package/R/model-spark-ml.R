@@ -33,7 +33,7 @@
 #' \dontrun{
 #' # Needs Spark.
 #' sc <- sparklyr::spark_connect(master = "local[4]")
-#' births <- sparklyr::sdf_copy_to(sc, infert)
+#' births <- sparklyr::sdf_copy_to(sc, infert, overwrite = TRUE)
 #' fit <- ml_ring_glm(births, case ~ age + parity, family = binomial, num_proc = 4)
 #' generics::tidy(fit, conf.int = TRUE)
 #' sparklyr::ml_predict(fit, births)

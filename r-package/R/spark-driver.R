@@ -185,7 +185,7 @@
 #' \dontrun{
 #' # Needs Spark.
 #' sc <- sparklyr::spark_connect(master = "local[4]")
-#' cars <- sparklyr::copy_to(sc, mtcars)
+#' cars <- sparklyr::copy_to(sc, mtcars, overwrite = TRUE)
 #' ring_apply(cars, function(df, comm) {
 #'   total <- ring_allreduce(comm, c(sum(df$mpg), nrow(df)))
 #'   data.frame(rows = nrow(df), mean = total[1] / total[2])

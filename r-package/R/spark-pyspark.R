@@ -29,7 +29,7 @@ pyspark_kept <- new.env() # the application, the gateway and the session of the 
 #' \dontrun{
 #' # Needs Spark, and a Python with sparkring.
 #' sc <- sparklyr::spark_connect(master = "local[4]")
-#' cars <- sparklyr::sdf_copy_to(sc, mtcars, "cars")
+#' cars <- sparklyr::sdf_copy_to(sc, mtcars, "cars", overwrite = TRUE)
 #' spark <- ring_pyspark(sc)
 #' spark$table("cars")$count()
 #' }

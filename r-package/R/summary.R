@@ -29,7 +29,7 @@
 #' \dontrun{
 #' # Needs Spark.
 #' sc <- sparklyr::spark_connect(master = "local[2]")
-#' ring_summary(sparklyr::copy_to(sc, iris), num_proc = 2)
+#' ring_summary(sparklyr::copy_to(sc, iris, overwrite = TRUE), num_proc = 2)
 #' }
 #' @export
 ring_summary <- function(comm, x, top = 3L, ...) {

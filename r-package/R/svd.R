@@ -183,7 +183,7 @@ svd_random <- function(comm, x, k, left, power) {
 #' \dontrun{
 #' # Needs Spark.
 #' sc <- sparklyr::spark_connect(master = "local[2]")
-#' states <- sparklyr::copy_to(sc, USArrests)
+#' states <- sparklyr::copy_to(sc, USArrests, overwrite = TRUE)
 #' fit <- ring_prcomp(states, scale. = TRUE, rank. = 2, num_proc = 2)
 #' predict(fit, states)
 #' }
