@@ -14,7 +14,7 @@
 
 enum { WIDTH_MOST = 40 };
 
-enum { PLAIN, GRADED, DEPENDENT, HUGE, KINDS };
+enum { PLAIN, GRADED, DEPENDENT, LARGE, KINDS };
 
 static double matrix[WIDTH_MOST * WIDTH_MOST], found[WIDTH_MOST * WIDTH_MOST];
 static double singular[WIDTH_MOST];
@@ -26,7 +26,7 @@ static void draw(size_t width, int kind) {
       double number = k < i ? 0 : num_random_uniform(&random, i * width + k) - 0.5;
       if (kind == GRADED) number *= pow(10, -0.5 * (double)k);
       if (kind == DEPENDENT && k % 3 == 1) number = matrix[i * width + k - 1];
-      matrix[i * width + k] = kind == HUGE ? number * 1e300 : number;
+      matrix[i * width + k] = kind == LARGE ? number * 1e300 : number;
     }
 }
 
