@@ -161,7 +161,7 @@ static void triangle_center(triangle *t) {
 static void triangle_flush(triangle *t) {
   size_t rows = (size_t)*t->filled;
   if (rows == 0) return;
-  if (*t->centered && *t->rows == 0) triangle_center(t);
+  if (*t->centered != 0 && *t->rows == 0) triangle_center(t);
   for (size_t k = 0; k < t->width; k++) {
     double *column = t->block + k * t->stride, shift = t->shift[k];
     for (size_t i = 0; i < rows; i++) column[i] = (column[i] - shift) * t->roots[i];
