@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "exact.h"
 #include "lanes.h"
 #include "products.h"
 
@@ -49,18 +50,9 @@ static void cox_zero(double *numbers, size_t count) {
   memset(numbers, 0, count * sizeof *numbers);
 }
 
-/* Adds `x` to a sum, and the rounding error to its rest. */
-#define COX_ADD(sum, rest, x)                                                                      \
-  do {                                                                                             \
-    added = (sum) + (x);                                                                           \
-    turn = added - (sum);                                                                          \
-    (rest) += ((sum) - (added - turn)) + ((x) - turn);                                             \
-    (sum) = added;                                                                                 \
-  } while (0)
-
 static void cox_add(double *sum, double x) {
   double added, turn;
-  COX_ADD(sum[0], sum[1], x);
+  EXACT_ADD(sum[0], sum[1], x);
 }
 
 static double cox_sum(const double *sum) {
@@ -72,7 +64,7 @@ LANES_INLINE void cox_add_vector(double *sums, const double *x, double factor, s
   for (size_t k = 0; k < stride; k += LANES) {
     lanes sum = LANES_AT(sums + k), rest = LANES_AT(sums + stride + k), added, turn;
     lanes term = LANES_AT(x + k) * factor;
-    COX_ADD(sum, rest, term);
+    EXACT_ADD(sum, rest, term);
     LANES_PUT(sums + k, sum), LANES_PUT(sums + stride + k, rest);
   }
 }

@@ -4,6 +4,8 @@
 #include <float.h>
 #include <math.h>
 
+#include "exact.h"
+
 enum { GLM_TILE = 64 /* rows */ };
 
 static const double glm_logit_most = 30;
@@ -182,12 +184,8 @@ void num_glm_predict(size_t count, size_t columns, const double *x, size_t row_s
 }
 
 void num_glm_add(double *state, size_t count, const double *x) {
-  double sum = state[0], rest = state[1];
-  for (size_t i = 0; i < count; i++) {
-    double added = sum + x[i], turn = added - sum;
-    rest += (sum - (added - turn)) + (x[i] - turn);
-    sum = added;
-  }
+  double sum = state[0], rest = state[1], added, turn;
+  for (size_t i = 0; i < count; i++) EXACT_ADD(sum, rest, x[i]);
   state[0] = sum, state[1] = rest;
 }
 

@@ -49,7 +49,7 @@ void num_glm_predict(size_t count, size_t columns, const double *x, size_t row_s
                      size_t column_step, double intercept, const double *coefficients,
                      const double *offset, double *eta);
 
-/* Adds numbers to a sum, which is as exact as one in twice the precision (moments.h), and so does not depend on how the
+/* Adds numbers to a sum, which is as exact as one in twice the precision (exact.h), and so does not depend on how the
  * numbers are cut into parts. `state` begins as two zeros. */
 void num_glm_add(double *state, size_t count, const double *x);
 double num_glm_total(const double *state);

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "exact.h"
 #include "lanes.h"
 
 enum { MOMENTS_TILE = 16 }; /* rows */
@@ -30,15 +31,6 @@ void num_moments_open(double *state, size_t width) {
 }
 
 /* ---- Sums in twice the precision -------------------------------------------------------------------------------- */
-
-/* Adds `x` to the sum, and the rounding error to the rest. */
-#define MOMENTS_ADD(sum, rest, x)                                                                  \
-  do {                                                                                             \
-    added = (sum) + (x);                                                                           \
-    turn = added - (sum);                                                                          \
-    (rest) += ((sum) - (added - turn)) + ((x) - turn);                                             \
-    (sum) = added;                                                                                 \
-  } while (0)
 
 /* A number as the sum of two with half as many bits (T. Dekker, 1971). */
 #define MOMENTS_SPLIT(x, high, low)                                                                \
@@ -76,7 +68,7 @@ LANES_INLINE void moments_row(double *state, size_t stride, const double *row, d
     LANES_PUT(at, LANES_AT(at) + one); /* NUM_MOMENTS_COUNT */
     lanes sum = LANES_AT(at + NUM_MOMENTS_WEIGHT * stride);
     lanes rest = LANES_AT(at + NUM_MOMENTS_WEIGHT_REST * stride);
-    MOMENTS_ADD(sum, rest, weighs);
+    EXACT_ADD(sum, rest, weighs);
     LANES_PUT(at + NUM_MOMENTS_WEIGHT * stride, sum);
     LANES_PUT(at + NUM_MOMENTS_WEIGHT_REST * stride, rest);
     lanes x_high, x_low, product = weighs * x, lost;
@@ -85,7 +77,7 @@ LANES_INLINE void moments_row(double *state, size_t stride, const double *row, d
     lost = MOMENTS_CHOOSE(lost == lost, lost, zero); /* else the number is too large to be split */
     sum = LANES_AT(at + NUM_MOMENTS_SUM * stride);
     rest = LANES_AT(at + NUM_MOMENTS_SUM_REST * stride) + lost;
-    MOMENTS_ADD(sum, rest, product);
+    EXACT_ADD(sum, rest, product);
     LANES_PUT(at + NUM_MOMENTS_SUM * stride, sum);
     LANES_PUT(at + NUM_MOMENTS_SUM_REST * stride, rest);
     lanes square = product * x, product_high, product_low;
@@ -94,7 +86,7 @@ LANES_INLINE void moments_row(double *state, size_t stride, const double *row, d
     lost = MOMENTS_CHOOSE(lost == lost, lost, zero);
     sum = LANES_AT(at + NUM_MOMENTS_SQUARES * stride);
     rest = LANES_AT(at + NUM_MOMENTS_SQUARES_REST * stride) + lost;
-    MOMENTS_ADD(sum, rest, square);
+    EXACT_ADD(sum, rest, square);
     LANES_PUT(at + NUM_MOMENTS_SQUARES * stride, sum);
     LANES_PUT(at + NUM_MOMENTS_SQUARES_REST * stride, rest);
   }
@@ -132,7 +124,7 @@ void num_moments_add(double *state, size_t count, size_t width, const double *x,
 static void moments_join(double *sum, double *rest, double other, double other_rest) {
   double added, turn;
   *rest += other_rest;
-  MOMENTS_ADD(*sum, *rest, other);
+  EXACT_ADD(*sum, *rest, other);
 }
 
 void num_moments_merge(double *state, const double *other, size_t width) {

@@ -28,7 +28,7 @@ typedef struct {
   bool ends;
 } num_net_problem;
 
-/* What a path needs of its caller. `look` makes a pass of all ranks, and returns the sums, in memory that the path
+/* The caller's part of a path. `look` makes a pass of all ranks, and returns the sums, in memory that the path
  * writes to until the next pass. `share` gives all ranks the numbers of one rank. Either may fail: NULL, and false. */
 typedef struct {
   double *(*look)(void *context, const num_net_point *point);

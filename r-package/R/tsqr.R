@@ -32,7 +32,7 @@ tsqr_names <- function(x) {
   if (is.null(colnames(x))) as.character(seq_len(ncol(x))) else colnames(x)
 }
 
-# What other ranks need of a state.
+# The part of a state that other ranks need.
 tsqr_close <- function(state, names) {
   width <- length(names)
   if (is.null(state)) state <- .Call(C_triangle_open, width, FALSE)

@@ -82,34 +82,6 @@ SEXP columns_known(SEXP moments, SEXP width) {
   return result;
 }
 
-/* Adds what the known values of a column weigh, and their gaps from the center. */
-static void columns_add(const double *column, const double *weights, R_xlen_t rows, double center,
-                        double *found) {
-  long double total = 0, sum = 0, squares = 0;
-  for (R_xlen_t i = 0; i < rows; i++) {
-    double gap = column[i] - center, weight = weights ? weights[i] : 1;
-    if (isnan(column[i])) continue;
-    total += weight;
-    sum += weight * gap;
-    squares += weight * (gap * gap);
-  }
-  found[0] = (double)total, found[1] = (double)sum, found[2] = (double)squares;
-}
-
-SEXP columns_sums(SEXP x, SEXP centers, SEXP weights) {
-  columns_check(x, centers);
-  R_xlen_t rows = Rf_nrows(x), width = Rf_ncols(x);
-  const double *of_rows = columns_weights(x, weights);
-  SEXP result = PROTECT(Rf_allocMatrix(REALSXP, 3, (int)width));
-  for (R_xlen_t k = 0; k < width; k++) {
-    columns_add(REAL_RO(x) + k * rows, of_rows, rows, columns_number(centers, k, 0),
-                REAL(result) + 3 * k);
-    R_CheckUserInterrupt();
-  }
-  UNPROTECT(1);
-  return result;
-}
-
 SEXP columns_codes(SEXP x) {
   columns_check(x, R_NilValue);
   R_xlen_t rows = Rf_nrows(x), width = Rf_ncols(x);

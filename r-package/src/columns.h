@@ -10,12 +10,7 @@
 /* The matrix whose rows are those of all `parts`: lists of columns, numbers or logicals, `width` in each. */
 SEXP columns_join(SEXP parts, SEXP width);
 
-/* For each column x and its center c: the number of values that are not missing, the sum of x - c, and the sum of its
- * squares. A matrix with three rows. `centers` is NULL for 0, or has a double for each column. With `weights`, a double
- * for each row, a value counts as many times. */
-SEXP columns_sums(SEXP x, SEXP centers, SEXP weights);
-
-/* The moments of the rows, as numbers that ranks send each other (numerics/moments.h). `weights` as for columns_sums(). */
+/* The moments of the rows, as numbers that ranks send each other (numerics/moments.h). `weights`: NULL, or a double for each row. */
 SEXP columns_moments(SEXP x, SEXP weights);
 
 /* The results of each of `width` columns, from the moments of all ranks, one after another: a list of the number of values that

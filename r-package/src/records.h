@@ -20,7 +20,7 @@ SEXP records_pack(SEXP fields, SEXP x, SEXP means, SEXP scales);
 /* The columns of a matrix, in the order of their keys, which have one number or two. */
 SEXP records_sort(SEXP matrix, SEXP numbers);
 
-/* What the rank proposes, and how many of its keys belong to each of `ranks`, by the proposals of all ranks. The keys
+/* The proposals of the rank, and how many of its keys belong to each of `ranks`, by the proposals of all ranks. The keys
  * are sorted. */
 SEXP records_propose(SEXP keys);
 SEXP records_divide(SEXP keys, SEXP proposals, SEXP ranks);

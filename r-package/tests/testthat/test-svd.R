@@ -89,7 +89,7 @@ test_that("repeated rows and columns of zeros have the values of svd()", {
   expect_match(results[[2]][[9]], "`center` must be TRUE or FALSE, or 40 numbers, one for each co")
   expect_match(results[[2]][[10]], "`scale` must be TRUE or FALSE, or 40 numbers, .*, not \"a\"")
   expect_error(.Call(C_triangle_add, 1, x, NULL, NULL, FALSE), "state must be NULL or [0-9]+ do")
-  expect_error(.Call(C_columns_sums, x, 1, NULL), "there are 40 columns, and not a double for each")
+  expect_error(.Call(C_columns_scaled, x, 1, NULL), "there are 40 columns, and not a double for e")
 })
 
 test_that("principal components are those of prcomp()", {
