@@ -262,7 +262,8 @@ RING_API void ring_free(void *memory);
 /* Reserves a TCP port of this host, in the port range of `comm`, for a server that starts later: the port
  * is bound and does not listen, until it is released or `comm` is aborted or freed. A server of this user
  * with SO_REUSEADDR (on Linux) or SO_REUSEPORT binds it while it is reserved; for others release it
- * first. Not collective; RING_SYSTEM where no port is free. */
+ * first. Without a range the port lies, where it can, above those that the system gives to sockets which
+ * ask for any. Not collective; RING_SYSTEM where no port is free. */
 RING_API ring_status ring_port_reserve(ring_comm *comm, int *port);
 
 /* Releases a reserved port; 0: all ports of `comm`. A server that has bound it keeps it. RING_INVALID for

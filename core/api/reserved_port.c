@@ -7,16 +7,24 @@
 #include "base/error.h"
 #include "transport/socket.h"
 
-/* Binds any free port, or one of the range. Ranks begin at different places of the range.
- * Returns a socket, or -errno. */
-static int reserved_port_hold(const ring_comm *comm) {
-  if (comm->port_first == 0) return ring_socket_hold(0);
-  uint32_t range = (uint32_t)(comm->port_last - comm->port_first) + 1;
+/* Binds one of the ports. Ranks and jobs begin at different ones. Returns a socket, or -errno. */
+static int reserved_port_within(const ring_comm *comm, uint16_t first, uint16_t last) {
+  uint32_t range = (uint32_t)(last - first) + 1;
   uint32_t start = (uint32_t)(comm->peers.epoch % range) + (uint32_t)comm->local_rank;
   int fd = -EADDRINUSE;
   for (uint32_t i = 0; i < range && fd == -EADDRINUSE; i++)
-    fd = ring_socket_hold((uint16_t)(comm->port_first + (start + i) % range));
+    fd = ring_socket_hold((uint16_t)(first + (start + i) % range));
   return fd;
+}
+
+/* Without a range the port is, where it can be, none that the system gives away: another process
+ * would get it in the moment between its release and the start of its server. */
+static int reserved_port_hold(const ring_comm *comm) {
+  uint16_t first, last;
+  if (comm->port_first != 0) return reserved_port_within(comm, comm->port_first, comm->port_last);
+  int fd = -EADDRINUSE;
+  if (ring_socket_spare_ports(&first, &last)) fd = reserved_port_within(comm, first, last);
+  return fd >= 0 ? fd : ring_socket_hold(0);
 }
 
 static ring_status reserved_port_fail(ring_comm *comm, int failure) {

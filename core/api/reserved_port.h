@@ -6,7 +6,8 @@
  *
  * A reserved port is a socket that is bound and does not listen: an early connection is refused, as
  * at a free port. Two ranks of a host never get the same port. Forked children inherit the socket
- * until they free the communicator or execute another program.
+ * until they free the communicator or execute another program. A framework that cannot share the port
+ * binds it after its release: so it is one that no other process gets by chance.
  */
 #ifndef RING_API_RESERVED_PORT_H
 #define RING_API_RESERVED_PORT_H

@@ -272,13 +272,27 @@ int ring_socket_failure(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_ERROR, &code, &length) == 0 ? code : errno;
 }
 
+/* The ports that the system gives to sockets which ask for any; false where it does not tell. */
+static bool socket_local_ports(unsigned *first, unsigned *last) {
+  FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
+  bool known = file != NULL && fscanf(file, "%5u %5u", first, last) == 2;
+  if (file != NULL) fclose(file);
+  return known;
+}
+
 void ring_socket_ports_text(char *text, size_t size) {
   unsigned first = 0, last = 0;
-  FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
-  bool known = file != NULL && fscanf(file, "%5u %5u", &first, &last) == 2;
-  if (file != NULL) fclose(file);
+  bool known = socket_local_ports(&first, &last);
   snprintf(text, size, known ? "%u to %u (net.ipv4.ip_local_port_range)" : "its range of them",
            first, last);
+}
+
+bool ring_socket_spare_ports(uint16_t *first, uint16_t *last) {
+  unsigned lowest, highest;
+  if (!socket_local_ports(&lowest, &highest) || highest >= UINT16_MAX) return false;
+  *first = (uint16_t)(highest + 1);
+  *last = UINT16_MAX;
+  return true;
 }
 
 bool ring_socket_lacks(int code) {

@@ -62,6 +62,10 @@ int ring_socket_connect_local(const char *name);
  * error messages: connect fails with EADDRNOTAVAIL when none of them is free. */
 void ring_socket_ports_text(char *text, size_t size);
 
+/* The ports above those: no socket that asks for any port gets one of them. False where there are
+ * none, or the system does not tell. */
+bool ring_socket_spare_ports(uint16_t *first, uint16_t *last);
+
 /* Sends a descriptor and `length` bytes over a local connection; receives them, -EAGAIN until they
  * have arrived. */
 int ring_socket_send_fd(int fd, int descriptor, const void *bytes, size_t length);

@@ -2,7 +2,8 @@
 
 #' Reserve a TCP port for a server that is started later
 #'
-#' `ring_port_reserve()` reserves a free port on this host, within the `ports` of [ring_init()]. The
+#' `ring_port_reserve()` reserves a free port on this host, within the `ports` of [ring_init()];
+#' without them, where possible, one that the system gives to no socket that asks for any port. The
 #' port is bound on every address, and does not listen. `ring_port_release()` releases a port; a
 #' server that has bound the port keeps it. Both send nothing, and are not collective: every rank
 #' may reserve as many ports as it needs.

@@ -311,7 +311,8 @@ class Communicator:
         """Reserve a TCP port on this host for a server that is started later.
 
         The port is bound on every address and does not listen. It lies within the ``ports``
-        of `init`. A server of this user that sets ``SO_REUSEADDR`` (on Linux) or
+        of `init`; without them it is, where possible, one that the system gives to no socket
+        that asks for any port. A server of this user that sets ``SO_REUSEADDR`` (on Linux) or
         ``SO_REUSEPORT`` before it binds can take the port while it is reserved. For any
         other server the port must be released first. A port stays reserved until it is
         released, or until the communicator is aborted or collected. `close` keeps it.

@@ -110,6 +110,19 @@ static void test_a_port_is_for_one_reservation(void) {
   ring_comm_free(comm);
 }
 
+/* So that it stays free from its release to the bind of a server that cannot share it. */
+static void test_the_system_gives_no_reserved_port_away(void) {
+  unsigned first, last;
+  FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "r");
+  CHECK(file != NULL);
+  CHECK_INT(fscanf(file, "%5u %5u", &first, &last), 2);
+  fclose(file);
+  if (last >= 65535) return;
+  ring_comm *comm = alone(0, 0);
+  for (int i = 0; i < RESERVED; i++) CHECK(reserve(comm) > (int)last);
+  ring_comm_free(comm);
+}
+
 static void hold_one_of_each(ring_comm *comm, void *shared) {
   int port = reserve(comm), ports[4];
   (void)shared;
@@ -212,6 +225,7 @@ static void test_a_program_that_is_executed_has_none(void) {
 int main(void) {
   RUN(test_only_those_who_ask_share_a_port);
   RUN(test_a_port_is_for_one_reservation);
+  RUN(test_the_system_gives_no_reserved_port_away);
   RUN(test_ranks_of_a_host_hold_different_ports);
   RUN(test_a_range_is_kept_to);
   RUN(test_closing_keeps_and_freeing_releases);

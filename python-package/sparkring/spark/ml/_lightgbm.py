@@ -67,7 +67,6 @@ def train(comm: Communicator, plan: Plan, own: TreeRows, valid: Arrays | None) -
             "early_stopping_rounds needs validation: a column, or a fraction of rows"
         )
     options = {"tree_learner": "data", "pre_partition": True, "verbosity": -1}
-    parameters = {**options, **given, **comm.lightgbm_config()}
     data = dataset(own, arguments, None)
     others = []
     if valid is not None:
@@ -76,7 +75,7 @@ def train(comm: Communicator, plan: Plan, own: TreeRows, valid: Arrays | None) -
         others = [dataset(tree_rank.rows_of(whole), arguments, data)]
     found: dict[str, dict[str, list[float]]] = {}
     booster = lightgbm.train(
-        parameters,
+        {**options, **given, **comm.lightgbm_config()},
         data,
         plan.epochs,
         valid_sets=others,
