@@ -9,11 +9,10 @@
 #include "base/error.h"
 #include "messages/message_driver.h"
 
-#define HUB_TAG 1
+enum { HUB_HELLO_TAG = 0, HUB_TAG = 1 };
 #define HUB_SPARE_SECONDS 3 /* for the decision of rank 0, beyond the answers */
 
 typedef enum device_hub_kind {
-  HUB_HELLO = 1,
   HUB_REFUSE_NCCL = 2,
   HUB_LATE = 3,
   HUB_ASK = 4,
@@ -24,33 +23,38 @@ typedef enum device_hub_kind {
 
 static const ring_call device_hub_no_call;
 
-/* The bytes after the call stay 0. */
-static void device_hub_pack(uint8_t *message, device_hub_kind kind, const ring_call *call,
-                            double seconds) {
-  memset(message, 0, RING_HUB_MESSAGE_BYTES);
-  uint8_t *to = bytes_put(message, kind, 1);
+/* The bytes after the call stay 0. NULL without memory. */
+static ring_hub_payload *device_hub_pack(device_hub_kind kind, const ring_call *call,
+                                         double seconds) {
+  ring_hub_payload *payload = ring_hub_payload_make(RING_DEVICE_MESSAGE_BYTES);
+  if (payload == NULL) return NULL;
+  memset(payload->bytes, 0, payload->length);
+  uint8_t *to = bytes_put((uint8_t *)payload->bytes, kind, 1);
   to = bytes_put(to, (uint64_t)(1000 * seconds), 8);
   ring_call_pack(call, to);
+  return payload;
 }
 
-/* Short messages leave before the receive, so that a send does not wait. A failure reaches the posted receive. */
+/* A failure of the messages reaches the posted receive. */
+static void device_hub_check(ring_device *device, ring_status status, const ring_error *error) {
+  if (status == RING_NO_MEMORY) ring_device_hub_report(device, error);
+}
+
 static void device_hub_send(ring_device *device, int rank, device_hub_kind kind,
                             const ring_call *call, double seconds) {
-  uint8_t message[RING_HUB_MESSAGE_BYTES];
-  device_hub_pack(message, kind, call, seconds);
-  ring_messages_send(device->hub.messages, message, sizeof message, RING_UINT8, rank, HUB_TAG);
+  ring_error error;
+  device_hub_check(device,
+                   ring_hub_send(&device->hub.control, device_hub_pack(kind, call, seconds), rank,
+                                 HUB_TAG, &error),
+                   &error);
 }
 
 static void device_hub_send_all(ring_device *device, device_hub_kind kind, const ring_call *call) {
-  for (int rank = 1; rank < device->size; rank++) device_hub_send(device, rank, kind, call, 0);
-}
-
-static void device_hub_post(ring_device *device) {
-  ring_device_hub *hub = &device->hub;
-  int source = device->rank == 0 ? RING_ANY_SOURCE : 0;
-  if (ring_messages_recv_start(hub->messages, hub->message, sizeof hub->message, RING_UINT8, source,
-                               HUB_TAG, &hub->receive) != RING_OK)
-    ring_device_set_failure(device, ring_messages_error(hub->messages));
+  ring_error error;
+  device_hub_check(
+      device,
+      ring_hub_send_all(&device->hub.control, device_hub_pack(kind, call, 0), 1, HUB_TAG, &error),
+      &error);
 }
 
 /* ---- Decisions ----------------------------------------------------------------------------- */
@@ -176,14 +180,15 @@ void ring_device_hub_report_late(ring_device *device, const ring_call *call, dou
 /* ---- Receiving ----------------------------------------------------------------------------- */
 
 /* False where no rank sends these bytes. */
-static bool device_hub_is_message(const ring_device_hub *hub, const ring_message_info *info) {
-  uint8_t kind = hub->message[0];
-  return info->count == sizeof hub->message && kind >= HUB_HELLO && kind <= HUB_ANSWER;
+static bool device_hub_is_good(const ring_hub_message *message) {
+  const uint8_t *kind = message->bytes;
+  return message->length == RING_DEVICE_MESSAGE_BYTES && *kind >= HUB_REFUSE_NCCL &&
+         *kind <= HUB_ANSWER;
 }
 
-static void device_hub_take(ring_device *device, int source) {
+static void device_hub_take(ring_device *device, const ring_hub_message *message) {
   ring_device_hub *hub = &device->hub;
-  const uint8_t *from = hub->message;
+  const uint8_t *from = message->bytes;
   device_hub_kind kind = (device_hub_kind)bytes_get(&from, 1);
   double seconds = 1e-3 * (double)bytes_get(&from, 8);
   ring_call call = ring_call_unpack(&from);
@@ -192,12 +197,12 @@ static void device_hub_take(ring_device *device, int source) {
       device_hub_send_all(device, HUB_REFUSE_NCCL, &device_hub_no_call);
     hub->nccl_refused = true;
   } else if (kind == HUB_LATE && device->rank == 0) {
-    device_hub_ask(device, &call, source, seconds);
+    device_hub_ask(device, &call, message->source, seconds);
   } else if (kind == HUB_ASK) {
     const ring_call answer = device_hub_answer(device, &call);
     device_hub_send(device, 0, HUB_ANSWER, &answer, 0);
   } else if (kind == HUB_ANSWER && hub->late) {
-    hub->answers[source] = (ring_device_answer){true, call};
+    hub->answers[message->source] = (ring_device_answer){true, call};
   }
 }
 
@@ -213,35 +218,37 @@ static void device_hub_accuse(ring_device *device, int rank) {
 
 /* The posted receive has failed: a rank has failed, or has closed its messages, which only ranks do that have passed
  * the barrier of close. */
-static void device_hub_end_receive(ring_device *device) {
-  ring_device_hub *hub = &device->hub;
+static void device_hub_end_receive(ring_device *device, ring_error *error) {
+  if (ring_messages_failure(device->hub.messages, error) || !device->closing)
+    ring_device_set_failure(device, error);
+}
+
+/* Handles what has come, if anything has. */
+static ring_hub_arrival device_hub_receive(ring_device *device) {
+  ring_hub *control = &device->hub.control;
+  ring_hub_message message;
   ring_error error;
-  if (ring_messages_failure(hub->messages, &error))
+  ring_hub_arrival arrival = ring_hub_receive(control, &message, &error);
+  if (arrival == RING_HUB_FAILURE) device_hub_end_receive(device, &error);
+  if (arrival != RING_HUB_MESSAGE) return arrival;
+  if (device_hub_is_good(&message))
+    device_hub_take(device, &message);
+  else
+    device_hub_accuse(device, message.source);
+  ring_free(message.bytes);
+  if (!device->failed && ring_hub_post(control, &error) != RING_OK)
     ring_device_set_failure(device, &error);
-  else if (!device->closing)
-    ring_device_set_failure(device, ring_transfer_error(hub->receive));
+  return arrival;
 }
 
 void ring_device_hub_poll(ring_device *device) {
   ring_device_hub *hub = &device->hub;
-  for (int done = 1; done && !device->failed;) {
-    ring_status status = ring_transfer_test(hub->receive, &done);
-    if (!done) break;
-    if (status != RING_OK) {
-      device_hub_end_receive(device);
-      return;
-    }
-    const ring_message_info info = ring_transfer_info(hub->receive);
-    ring_transfer_free(hub->receive);
-    hub->receive = NULL;
-    if (!device_hub_is_message(hub, &info)) {
-      device_hub_accuse(device, info.source);
-      return;
-    }
-    device_hub_take(device, info.source);
-    device_hub_post(device);
-  }
-  if (device->failed || !hub->late) return;
+  ring_hub_arrival arrival;
+  do {
+    ring_hub_move(&hub->control);
+    arrival = device_hub_receive(device);
+  } while (arrival == RING_HUB_MESSAGE && !device->failed);
+  if (arrival == RING_HUB_FAILURE || device->failed || !hub->late) return;
   bool due = ring_wait_check(&hub->wait) != RING_OK;
   if (device->rank == 0 && (due || device_hub_has_all(device))) device_hub_decide(device);
   if (device->rank != 0 && due) device_hub_decide_alone(device);
@@ -278,13 +285,12 @@ ring_status ring_device_hub_report_cuda(ring_device *device, ring_cuda_result re
 /* Rank 0 and every other rank exchange a message each way, which opens the links. */
 static ring_status device_hub_link(ring_device *device) {
   ring_messages *messages = device->hub.messages;
-  uint8_t message[RING_HUB_MESSAGE_BYTES];
+  uint8_t hello = 0, theirs;
   ring_status status = RING_OK;
-  device_hub_pack(message, HUB_HELLO, &device_hub_no_call, 0);
   int first = device->rank == 0 ? 1 : 0, end = device->rank == 0 ? device->size : 1;
   for (int rank = first; rank < end && status == RING_OK; rank++)
-    status = ring_messages_sendrecv(messages, message, sizeof message, RING_UINT8, rank, 0,
-                                    device->hub.message, sizeof message, RING_UINT8, rank, 0, NULL);
+    status = ring_messages_sendrecv(messages, &hello, 1, RING_UINT8, rank, HUB_HELLO_TAG, &theirs,
+                                    1, RING_UINT8, rank, HUB_HELLO_TAG, NULL);
   if (status != RING_OK) device->comm->error = *ring_messages_error(messages);
   return status;
 }
@@ -296,15 +302,15 @@ ring_status ring_device_hub_open(ring_device *device) {
   if (status != RING_OK) return status;
   hub->answers = calloc((size_t)device->size, sizeof *hub->answers);
   if (hub->answers == NULL) return ring_error_no_memory(&device->comm->error, device->rank);
-  device_hub_post(device);
-  if (device->failed) device->comm->error = device->failure;
-  return device->failed ? device->failure.status : RING_OK;
+  int source = device->rank == 0 ? RING_ANY_SOURCE : 0;
+  status = ring_hub_begin(&hub->control, hub->messages, source, HUB_TAG, &device->comm->error);
+  return status == RING_OK ? RING_OK : ring_device_set_failure(device, &device->comm->error);
 }
 
 /* Control messages that were never received are of no use any more: a rank without NCCL, a question that was answered. */
 ring_status ring_device_hub_close(ring_device *device) {
   ring_device_hub *hub = &device->hub;
-  ring_transfer_cancel(hub->receive);
+  ring_hub_end(&hub->control);
   if (ring_messages_close(hub->messages) == RING_OK) return RING_OK;
   return ring_messages_failure(hub->messages, ring_device_reason()) ? ring_device_reason()->status
                                                                     : RING_OK;
@@ -313,7 +319,7 @@ ring_status ring_device_hub_close(ring_device *device) {
 void ring_device_hub_free(ring_device *device) {
   ring_device_hub *hub = &device->hub;
   ring_messages_free(hub->messages);
-  ring_transfer_free(hub->receive);
+  ring_hub_end(&hub->control);
   free(hub->answers);
   *hub = (ring_device_hub){0};
 }

@@ -20,6 +20,7 @@
 #include "device/cuda_api.h"
 #include "device/detached.h"
 #include "device/nccl_api.h"
+#include "hub/hub.h"
 
 /* A call whose work is on a stream, or is being put there. */
 typedef struct ring_pending {
@@ -38,18 +39,17 @@ typedef struct ring_pending_list {
 } ring_pending_list;
 
 /* A control message of the hub. */
-enum { RING_HUB_MESSAGE_BYTES = 40 };
+enum { RING_DEVICE_MESSAGE_BYTES = 40 };
 
 typedef struct ring_device_answer {
   bool given;
   ring_call call;
 } ring_device_answer;
 
-/* Messages with rank 0, a receive of which is always posted: it fails when a rank is lost. */
+/* Control messages with rank 0. The receive of the star fails when a rank is lost. */
 typedef struct ring_device_hub {
   ring_messages *messages; /* NULL: closed */
-  ring_transfer *receive;
-  uint8_t message[RING_HUB_MESSAGE_BYTES];
+  ring_hub control;
   bool nccl_refused; /* a rank cannot use NCCL: no rank shall wait for its init */
   bool late;         /* a call is late, and a decision is to come */
   ring_wait wait;    /* for the decision */

@@ -37,13 +37,3 @@ void ring_pmi_failure_keep(char *kept, const ring_messages *messages, int rank,
     snprintf(kept, RING_PMIX_PROBLEM, "rank %d (%.60s): %.170s", rank,
              ring_comm_host(messages->comm, rank), problem);
 }
-
-ring_status ring_pmi_failure_of_transfer(ring_error *error, ring_messages *messages,
-                                         const ring_transfer *transfer) {
-  messages_lock(messages);
-  *error = messages->broken ? messages->failure : *ring_transfer_error(transfer);
-  messages_unlock(messages);
-  if (error->status == RING_NO_MEMORY && error->rank < 0) /* nor for the reason */
-    return ring_pmi_failure_no_memory(error, messages);
-  return error->status;
-}

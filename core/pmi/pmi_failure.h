@@ -28,8 +28,4 @@ ring_status ring_pmi_failure_invalid_message(ring_error *error, const ring_messa
 void ring_pmi_failure_keep(char *kept, const ring_messages *messages, int rank,
                            const char *problem);
 
-/* Why a transfer has failed: with the messages, or alone. */
-ring_status ring_pmi_failure_of_transfer(ring_error *error, ring_messages *messages,
-                                         const ring_transfer *transfer);
-
 #endif

@@ -155,7 +155,7 @@ static ring_status pmi_finish_pmix(ring_comm *comm, ring_pmi *pmi) {
   ring_error error;
   ring_status status = RING_OK;
   if (pmi->pmix.problem[0] == '\0')
-    status = ring_pmix_start_finish(&pmi->pmix, pmi->messages, &pmi->outbox, &error);
+    status = ring_pmix_start_finish(&pmi->pmix, pmi->messages, &pmi->control, &error);
   else
     ring_pmix_end(&pmi->pmix);
   if (status == RING_OK && !pmi_write_environment(pmi))

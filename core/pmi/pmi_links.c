@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "messages/message_driver.h"
+#include "pmi/pmi_control.h"
 #include "pmi/pmi_failure.h"
-#include "pmi/pmi_outbox.h"
 
 static ring_status pmi_links_send(ring_messages *messages, const ring_pmi_report *report,
                                   int peer) {

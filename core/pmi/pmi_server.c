@@ -63,7 +63,7 @@ static void pmi_server_answer(ring_pmi *pmi, const char *answer, size_t length) 
 /* Sends a control message to the hub. */
 static void pmi_server_send(ring_pmi *pmi, ring_pmi_kind kind, const void *bytes, size_t length) {
   ring_error error;
-  if (ring_pmi_outbox_post(&pmi->outbox, kind, bytes, length, 0, RING_PMI_TO_HUB, &error) !=
+  if (ring_pmi_control_send(&pmi->control, kind, bytes, length, 0, RING_PMI_TO_HUB, &error) !=
       RING_OK)
     ring_messages_fail(pmi->messages, &error);
 }
@@ -145,10 +145,6 @@ static bool pmi_server_read(ring_pmi *pmi) {
 
 /* ---- The hub ------------------------------------------------------------------------------ */
 
-static ring_status pmi_server_post_receive(ring_pmi *pmi) {
-  return ring_messages_take_start(pmi->messages, 0, RING_PMI_FROM_HUB, &pmi->receive);
-}
-
 static void pmi_server_refuse_hub(ring_pmi *pmi) {
   ring_error error;
   ring_pmi_failure_invalid_message(&error, pmi->messages, 0);
@@ -203,32 +199,30 @@ static void pmi_server_take_pmix(ring_pmi *pmi, const char *bytes, size_t length
 /* Receives from the hub. Returns whether a control message, or a failure, had come. */
 static bool pmi_server_receive(ring_pmi *pmi) {
   ring_error error;
-  if (!transfer_is_done(pmi->receive)) return false;
-  if (pmi->receive->status != RING_OK) {
-    ring_pmi_failure_of_transfer(&error, pmi->messages, pmi->receive);
+  ring_hub_message message;
+  ring_hub_arrival arrival = ring_hub_receive(&pmi->control, &message, &error);
+  if (arrival == RING_HUB_NOTHING) return false;
+  if (arrival == RING_HUB_FAILURE) {
     pmi_server_give_in(pmi, &error);
     return true;
   }
-  size_t length = ring_transfer_info(pmi->receive).count;
-  char *bytes = ring_transfer_take_output(pmi->receive);
-  ring_transfer_free(pmi->receive);
-  pmi->receive = NULL;
-  if (pmi->ended && length > 0 && bytes[0] == RING_PMI_CONTROL_END)
+  const char *bytes = message.bytes;
+  if (pmi->ended && message.length > 0 && bytes[0] == RING_PMI_CONTROL_END)
     pmi_server_finish(pmi, NULL);
-  else if (pmi_server_post_receive(pmi) != RING_OK)
-    pmi_server_give_in(pmi, ring_messages_error(pmi->messages));
-  else if (length > 0 && ring_pmix_side_takes(bytes[0]))
-    pmi_server_take_pmix(pmi, bytes, length);
+  else if (ring_hub_post(&pmi->control, &error) != RING_OK)
+    pmi_server_give_in(pmi, &error);
+  else if (message.length > 0 && ring_pmix_side_takes(bytes[0]))
+    pmi_server_take_pmix(pmi, bytes, message.length);
   else
-    pmi_server_take(pmi, bytes, length);
-  ring_free(bytes);
+    pmi_server_take(pmi, bytes, message.length);
+  ring_free(message.bytes);
   return true;
 }
 
 static bool pmi_server_serve_hub(ring_pmi *pmi) {
   bool moved = false;
   ring_error error;
-  if (pmi->rank == 0 && ring_hub_turn(&pmi->hub, &moved, &error) != RING_OK)
+  if (pmi->rank == 0 && ring_pmi_hub_turn(&pmi->hub, &moved, &error) != RING_OK)
     ring_messages_fail(pmi->messages, &error); /* no effect on messages that have failed */
   return moved;
 }
@@ -305,7 +299,6 @@ static bool pmi_server_turn(ring_pmi *pmi) {
   bool moved = pmi_server_read(pmi);
   moved = pmi_server_serve_pmix(pmi) || moved;
   moved = pmi_server_serve_hub(pmi) || moved;
-  ring_pmi_outbox_sweep(&pmi->outbox);
   moved = pmi_server_receive(pmi) || moved;
   if (moved || pmi->ended) return moved;
   pmi_server_check_program(pmi, closing);
@@ -360,12 +353,12 @@ static void *pmi_server_main(void *arg) {
 
 int ring_pmi_server_begin(ring_pmi *pmi) {
   ring_error error;
-  pmi->outbox.messages = pmi->messages;
   ring_messages_announce_completions(pmi->messages, pmi->wakeup[1]);
-  if (pmi_server_post_receive(pmi) != RING_OK) return ENOMEM;
+  if (ring_hub_begin(&pmi->control, pmi->messages, 0, RING_PMI_FROM_HUB, &error) != RING_OK)
+    return ENOMEM;
   const ring_comm *comm = pmi->messages->comm;
-  if (pmi->rank == 0 && ring_hub_begin(&pmi->hub, pmi->messages, comm->topology.nodes,
-                                       ring_comm_size(comm), &error) != RING_OK)
+  if (pmi->rank == 0 && ring_pmi_hub_begin(&pmi->hub, pmi->messages, comm->topology.nodes,
+                                           ring_comm_size(comm), &error) != RING_OK)
     return ENOMEM;
   int code = ring_platform_thread(&pmi->thread, pmi_server_main, pmi);
   pmi->threaded = code == 0;
@@ -402,10 +395,8 @@ static void pmi_server_close_wakeup(ring_pmi *pmi) {
 void ring_pmi_server_end(ring_pmi *pmi) {
   if (pmi->threaded) pthread_join(pmi->thread, NULL);
   pmi->threaded = false;
-  ring_pmi_outbox_finish(&pmi->outbox);
-  ring_hub_end(&pmi->hub);
-  ring_transfer_free(pmi->receive); /* cancels it */
-  pmi->receive = NULL;
+  ring_hub_end(&pmi->control);
+  ring_pmi_hub_end(&pmi->hub);
   ring_pmix_end(&pmi->pmix);
   pmi_server_close_wakeup(pmi);
   pmi_server_disconnect(pmi);

@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "pmi/hub.h"
+#include "pmi/pmi_hub.h"
 #include "pmi/pmi_protocol.h"
 #include "pmi/pmix_side.h"
 
@@ -50,10 +50,9 @@ struct ring_pmi {
   /* Of the thread alone. */
   int fd; /* -1: closed */
   ring_pmi_protocol protocol;
-  ring_pmi_outbox outbox;
-  ring_hub hub; /* on rank 0 */
+  ring_hub control; /* with the hub; its receive fails when any rank does */
+  ring_pmi_hub hub; /* on rank 0 */
   ring_pmix_side pmix;
-  ring_transfer *receive; /* from the hub, always posted: it fails when any rank does */
   ring_pmi_kind
       awaiting;   /* the kind of an answer of the hub, which comes before the next line; 0: none */
   bool ended;     /* the end of the program was reported to the hub */

@@ -5,23 +5,18 @@
 #ifndef RING_PMI_PMIX_CONTROL_H
 #define RING_PMI_PMIX_CONTROL_H
 
-#include "pmi/pmi_outbox.h"
+#include "pmi/pmi_control.h"
 #include "pmi/pmix_message.h"
 
-/* Tags, beside those of pmi_outbox.h: from a lead to a rank of its host, back, and of the start. */
+/* Tags, beside those of pmi_control.h: from a lead to a rank of its host, back, and of the start. */
 enum { RING_PMIX_TO_RANK = 3, RING_PMIX_TO_LEAD = 4, RING_PMIX_START = 5 };
 
 /* A payload with room for message->length bytes, at *room (may be NULL), which come from message->bytes unless
  * that is NULL. NULL without memory. */
-ring_pmi_payload *ring_pmix_control_make(char kind, const ring_pmix_message *message, char **room);
+ring_hub_payload *ring_pmix_control_make(char kind, const ring_pmix_message *message, char **room);
 
 /* Starts to send. RING_OK, or *error: no memory, or why the messages have failed. */
-ring_status ring_pmix_control_send(ring_pmi_outbox *outbox, char kind,
-                                   const ring_pmix_message *message, int peer, int tag,
-                                   ring_error *error);
-
-/* Sends a payload, NULL for want of memory, and drops it. */
-ring_status ring_pmix_control_send_payload(ring_pmi_outbox *outbox, ring_pmi_payload *payload,
-                                           int peer, int tag, ring_error *error);
+ring_status ring_pmix_control_send(ring_hub *control, char kind, const ring_pmix_message *message,
+                                   int peer, int tag, ring_error *error);
 
 #endif

@@ -29,7 +29,7 @@ bool ring_pmix_hub_begin(ring_pmix_hub *hub, const int *nodes, int size) {
 
 static void pmix_fence_free(ring_pmix_fence *fence, int hosts) {
   for (int host = 0; fence->parts != NULL && host < hosts; host++)
-    if (fence->parts[host].data != NULL) ring_pmi_payload_drop(fence->parts[host].data);
+    if (fence->parts[host].data != NULL) ring_hub_payload_drop(fence->parts[host].data);
   free(fence->head);
   free(fence->takes_part);
   free(fence->parts);
@@ -94,7 +94,7 @@ static ring_pmix_fence *pmix_hub_fence(ring_pmix_hub *hub, const ring_pmix_messa
 }
 
 /* Sends the tickets and the data of all hosts to each, as one payload. */
-static ring_status pmix_fence_complete(const ring_pmix_hub *hub, ring_pmi_outbox *outbox,
+static ring_status pmix_fence_complete(const ring_pmix_hub *hub, ring_hub *control,
                                        const ring_pmix_fence *fence, ring_error *error) {
   char *room;
   ring_status status = RING_OK;
@@ -102,20 +102,20 @@ static ring_status pmix_fence_complete(const ring_pmix_hub *hub, ring_pmi_outbox
       .rank = (int32_t)hub->completed, .value = hub->hosts, .length = 8 * (size_t)hub->hosts};
   for (int host = 0; host < hub->hosts; host++)
     if (fence->parts[host].data != NULL) message.length += fence->parts[host].data->length - 1;
-  ring_pmi_payload *all = ring_pmix_control_make(RING_PMIX_FENCE, &message, &room);
-  if (all == NULL) return ring_pmi_failure_no_memory(error, outbox->messages);
+  ring_hub_payload *all = ring_pmix_control_make(RING_PMIX_FENCE, &message, &room);
+  if (all == NULL) return ring_pmi_failure_no_memory(error, control->messages);
   uint8_t *to = (uint8_t *)room;
   for (int host = 0; host < hub->hosts; host++) to = bytes_put(to, fence->parts[host].ticket, 8);
   for (int host = 0; host < hub->hosts; host++) {
-    const ring_pmi_payload *part = fence->parts[host].data;
+    const ring_hub_payload *part = fence->parts[host].data;
     if (part == NULL) continue;
     memcpy(to, part->bytes + 1, part->length - 1);
     to += part->length - 1;
   }
   for (int host = 0; host < hub->hosts && status == RING_OK; host++)
     if (fence->takes_part[host])
-      status = ring_pmi_outbox_send(outbox, all, hub->leads[host], RING_PMI_FROM_HUB, error);
-  ring_pmi_payload_drop(all);
+      status = ring_hub_share(control, all, hub->leads[host], RING_PMI_FROM_HUB, error);
+  ring_hub_payload_drop(all);
   return status;
 }
 
@@ -129,22 +129,22 @@ static void pmix_hub_remove(ring_pmix_hub *hub, ring_pmix_fence *fence) {
   pmix_fence_free(fence, hub->hosts);
 }
 
-static ring_status pmix_hub_take_fence(ring_pmix_hub *hub, ring_pmi_outbox *outbox, int host,
+static ring_status pmix_hub_take_fence(ring_pmix_hub *hub, ring_hub *control, int host,
                                        const ring_pmix_message *message, ring_error *error) {
   ring_pmix_fence *fence = pmix_hub_fence(hub, message, host);
   size_t head = ring_pmix_message_fence_head(message), length = message->length - head;
   if (fence != NULL && (!fence->takes_part[host] || hub->kept[host] + length > PMIX_HUB_KEPT))
-    return ring_pmi_failure_invalid_message(error, outbox->messages, hub->leads[host]);
-  ring_pmi_payload *data = ring_pmi_payload_make(RING_PMI_CONTROL_FENCE, length);
+    return ring_pmi_failure_invalid_message(error, control->messages, hub->leads[host]);
+  ring_hub_payload *data = ring_pmi_control_make(RING_PMI_CONTROL_FENCE, length);
   if (fence == NULL || data == NULL) {
-    if (data != NULL) ring_pmi_payload_drop(data);
-    return ring_pmi_failure_no_memory(error, outbox->messages);
+    if (data != NULL) ring_hub_payload_drop(data);
+    return ring_pmi_failure_no_memory(error, control->messages);
   }
   if (length > 0) memcpy(data->bytes + 1, message->bytes + head, length);
   hub->kept[host] += data->length;
   fence->parts[host] = (ring_pmix_part){message->ticket, data};
   if (--fence->missing > 0) return RING_OK;
-  ring_status status = pmix_fence_complete(hub, outbox, fence, error);
+  ring_status status = pmix_fence_complete(hub, control, fence, error);
   hub->completed++;
   pmix_hub_remove(hub, fence);
   return status;
@@ -153,18 +153,18 @@ static ring_status pmix_hub_take_fence(ring_pmix_hub *hub, ring_pmi_outbox *outb
 /* ---- Data and names ----------------------------------------------------------------------- */
 
 /* Passes a request for data to the lead of the target's host. */
-static ring_status pmix_hub_pass_modex(const ring_pmix_hub *hub, ring_pmi_outbox *outbox, int rank,
+static ring_status pmix_hub_pass_modex(const ring_pmix_hub *hub, ring_hub *control, int rank,
                                        const ring_pmix_message *message, ring_error *error) {
   const ring_pmix_message passed = {
       .ticket = message->ticket, .rank = message->rank, .value = rank};
-  return ring_pmix_control_send(outbox, RING_PMIX_MODEX, &passed,
+  return ring_pmix_control_send(control, RING_PMIX_MODEX, &passed,
                                 hub->leads[hub->nodes[message->rank]], RING_PMI_FROM_HUB, error);
 }
 
 /* Passes data to the lead that has asked for it. */
-static ring_status pmix_hub_pass_data(ring_pmi_outbox *outbox, const ring_pmix_message *message,
+static ring_status pmix_hub_pass_data(ring_hub *control, const ring_pmix_message *message,
                                       ring_error *error) {
-  return ring_pmix_control_send(outbox, RING_PMIX_FETCHED, message, message->rank,
+  return ring_pmix_control_send(control, RING_PMIX_FETCHED, message, message->rank,
                                 RING_PMI_FROM_HUB, error);
 }
 
@@ -176,7 +176,7 @@ static bool pmix_hub_has_room(const char *key, bool publishes) {
 }
 
 /* Publishes, looks up or removes a name, and fills the answer. Names that are too long are refused. */
-static ring_pmi_payload *pmix_hub_answer_name(ring_key_values *names,
+static ring_hub_payload *pmix_hub_answer_name(ring_key_values *names,
                                               const ring_pmix_message *message) {
   ring_pmix_message answer = {.ticket = message->ticket};
   const char *key = message->bytes, *found = NULL;
@@ -193,7 +193,7 @@ static ring_pmi_payload *pmix_hub_answer_name(ring_key_values *names,
     answer.bytes = found;
     answer.length = strlen(found);
   }
-  ring_pmi_payload *payload = ring_pmix_control_make(RING_PMIX_NAME, &answer, NULL);
+  ring_hub_payload *payload = ring_pmix_control_make(RING_PMIX_NAME, &answer, NULL);
   if (good && message->value == RING_PMIX_UNPUBLISH) ring_key_values_remove(names, key);
   return payload;
 }
@@ -205,7 +205,7 @@ bool ring_pmix_hub_takes(char kind) {
          kind == RING_PMIX_FETCHED || kind == RING_PMIX_NAME;
 }
 
-ring_status ring_pmix_hub_take(ring_pmix_hub *hub, ring_pmi_outbox *outbox, ring_key_values *names,
+ring_status ring_pmix_hub_take(ring_pmix_hub *hub, ring_hub *control, ring_key_values *names,
                                int rank, char kind, const char *bytes, size_t length,
                                ring_error *error) {
   ring_pmix_message message;
@@ -213,13 +213,13 @@ ring_status ring_pmix_hub_take(ring_pmix_hub *hub, ring_pmi_outbox *outbox, ring
   bool good = ring_pmix_message_read(bytes, length, &message);
   if (good && kind != RING_PMIX_ACTIVE)
     good = hub->leads[host] == rank && ring_pmix_message_is_good(kind, &message, hub->size);
-  if (!good) return ring_pmi_failure_invalid_message(error, outbox->messages, rank);
-  if (kind == RING_PMIX_FENCE) return pmix_hub_take_fence(hub, outbox, host, &message, error);
-  if (kind == RING_PMIX_MODEX) return pmix_hub_pass_modex(hub, outbox, rank, &message, error);
-  if (kind == RING_PMIX_FETCHED) return pmix_hub_pass_data(outbox, &message, error);
+  if (!good) return ring_pmi_failure_invalid_message(error, control->messages, rank);
+  if (kind == RING_PMIX_FENCE) return pmix_hub_take_fence(hub, control, host, &message, error);
+  if (kind == RING_PMIX_MODEX) return pmix_hub_pass_modex(hub, control, rank, &message, error);
+  if (kind == RING_PMIX_FETCHED) return pmix_hub_pass_data(control, &message, error);
   if (kind == RING_PMIX_NAME)
-    return ring_pmix_control_send_payload(outbox, pmix_hub_answer_name(names, &message), rank,
-                                          RING_PMI_FROM_HUB, error);
+    return ring_hub_send(control, pmix_hub_answer_name(names, &message), rank, RING_PMI_FROM_HUB,
+                         error);
   hub->active[rank] = true;
   return RING_OK;
 }

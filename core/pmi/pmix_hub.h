@@ -12,7 +12,7 @@
 /* The data of one host for a fence. */
 typedef struct ring_pmix_part {
   uint64_t ticket;
-  ring_pmi_payload *data; /* behind its kind; NULL: nothing was sent */
+  ring_hub_payload *data; /* behind its kind; NULL: nothing was sent */
 } ring_pmix_part;
 
 /* A fence that some host waits in. */
@@ -44,7 +44,7 @@ void ring_pmix_hub_end(ring_pmix_hub *hub);
 bool ring_pmix_hub_takes(char kind);
 
 /* Handles one control message of a rank. RING_OK, or *error: why the servers have to end. */
-ring_status ring_pmix_hub_take(ring_pmix_hub *hub, ring_pmi_outbox *outbox, ring_key_values *names,
+ring_status ring_pmix_hub_take(ring_pmix_hub *hub, ring_hub *control, ring_key_values *names,
                                int rank, char kind, const char *bytes, size_t length,
                                ring_error *error);
 

@@ -67,7 +67,7 @@ static ring_status pmix_side_report_state(ring_pmix_side *side, ring_pmi_state s
       .ticket = event->ticket, .rank = event->value, .value = (int32_t)state};
   ring_status status = pmix_side_await_reply(side, event->rank, error);
   if (status != RING_OK) return status;
-  return ring_pmix_control_send(side->outbox, RING_PMIX_STATE, &message, event->rank,
+  return ring_pmix_control_send(side->control, RING_PMIX_STATE, &message, event->rank,
                                 RING_PMIX_TO_RANK, error);
 }
 
@@ -76,10 +76,10 @@ ring_status ring_pmix_side_known(ring_pmix_side *side, ring_error *error) {
   ring_status status = RING_OK;
   side->news.has = false;
   if (side->news.state == RING_PMI_ACTIVE)
-    status =
-        ring_pmix_control_send(side->outbox, RING_PMIX_ACTIVE, &message, 0, RING_PMI_TO_HUB, error);
+    status = ring_pmix_control_send(side->control, RING_PMIX_ACTIVE, &message, 0, RING_PMI_TO_HUB,
+                                    error);
   if (status == RING_OK && side->rank != side->lead)
-    return ring_pmix_control_send(side->outbox, RING_PMIX_KNOWN, &message, side->lead,
+    return ring_pmix_control_send(side->control, RING_PMIX_KNOWN, &message, side->lead,
                                   RING_PMIX_TO_LEAD, error);
   if (side->rank == side->lead) pmix_side_answer(side, message.ticket, true, NULL, 0);
   return status;
@@ -111,7 +111,7 @@ static ring_status pmix_side_take_message(ring_pmix_side *side, char kind,
   case RING_PMIX_MODEX:
   case RING_PMIX_FETCHED:
   case RING_PMIX_NAME:
-    return ring_pmix_control_send(side->outbox, kind, message, 0, RING_PMI_TO_HUB, error);
+    return ring_pmix_control_send(side->control, kind, message, 0, RING_PMI_TO_HUB, error);
   default:
     return pmix_side_refuse(side, error);
   }
@@ -150,41 +150,37 @@ static ring_status pmix_side_take_messages(ring_pmix_side *side, bool *moved, ri
 
 /* ---- Turns -------------------------------------------------------------------------------- */
 
-/* Whether a receive has got a control message, whose bytes the caller frees. A receive that fails does so together
- * with the server's own, which reports it. */
-static bool pmix_side_receive(ring_transfer *receive, char **bytes, ring_pmix_message *message) {
-  if (!transfer_is_done(receive) || receive->status != RING_OK) return false;
-  size_t length = ring_transfer_info(receive).count;
-  *bytes = ring_transfer_take_output(receive);
-  ring_transfer_free(receive);
-  if (length == 0 || !ring_pmix_message_read(*bytes + 1, length - 1, message))
+/* Whether a receive has got a control message. A receive that fails does so together with the server's own, which
+ * reports it. */
+static bool pmix_side_receive(ring_transfer **receive, ring_pmix_message *message) {
+  ring_hub_message got;
+  ring_error error;
+  if (ring_hub_take(receive, &got, &error) != RING_HUB_MESSAGE) return false;
+  if (got.length == 0 || !ring_pmix_message_read((char *)got.bytes + 1, got.length - 1, message))
     *message = (ring_pmix_message){.value = -1};
+  ring_free(got.bytes);
   return true;
 }
 
 static void pmix_side_take_replies(ring_pmix_side *side, bool *moved) {
   ring_pmix_message message;
-  char *bytes;
   for (ring_pmix_reply **at = &side->replies; *at != NULL;) {
     ring_pmix_reply *reply = *at;
-    if (!pmix_side_receive(reply->receive, &bytes, &message)) {
+    if (!pmix_side_receive(&reply->receive, &message)) {
       at = &reply->next;
       continue;
     }
     *at = reply->next;
     *moved = true;
     pmix_side_answer(side, message.ticket, true, NULL, 0);
-    ring_free(bytes);
     free(reply);
   }
 }
 
 static ring_status pmix_side_take_state(ring_pmix_side *side, bool *moved, ring_error *error) {
   ring_pmix_message message;
-  char *bytes;
-  if (side->receive == NULL || !pmix_side_receive(side->receive, &bytes, &message)) return RING_OK;
+  if (!pmix_side_receive(&side->receive, &message)) return RING_OK;
   *moved = true;
-  ring_free(bytes);
   if (message.value != RING_PMI_ACTIVE && message.value != RING_PMI_FINALIZED &&
       message.value != RING_PMI_ABORTED)
     return ring_pmi_failure_invalid_message(error, side->messages, side->lead);

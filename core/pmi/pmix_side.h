@@ -34,8 +34,8 @@ typedef struct ring_pmix_side {
   bool served;                     /* on all hosts */
   char problem[RING_PMIX_PROBLEM]; /* why it is not; of all ranks alike, once the links are open */
   int rank, size, lead, host;
-  ring_messages *messages; /* NULL: the side is not begun, or has ended */
-  ring_pmi_outbox *outbox;
+  ring_messages *messages;       /* NULL: the side is not begun, or has ended */
+  ring_hub *control;             /* of the rank's server, by which it sends */
   ring_pmix_strings environment; /* of this rank's program */
   ring_transfer *receive;        /* from the lead; NULL on a lead */
   ring_pmix_news news;

@@ -268,22 +268,17 @@ static ring_status pmix_start_share(ring_pmix_side *side) {
 /* A rank waits for its lead. */
 static ring_status pmix_start_await(ring_pmix_side *side, ring_error *error) {
   ring_transfer *transfer;
+  ring_hub_message message = {0};
   ring_status status =
       ring_messages_take_start(side->messages, side->lead, RING_PMIX_START, &transfer);
   if (status != RING_OK) return status;
-  status = ring_transfer_wait(transfer);
-  if (status != RING_OK) {
-    status = ring_pmi_failure_of_transfer(error, side->messages, transfer);
-  } else {
-    size_t length = ring_transfer_info(transfer).count;
-    char *bytes = ring_transfer_take_output(transfer), *copy = malloc(length + 1);
-    if (copy == NULL) status = RING_NO_MEMORY;
-    if (copy != NULL && length > 0) memcpy(copy, bytes, length);
-    if (copy != NULL) pmix_start_take(side, copy, length);
-    ring_free(bytes);
-  }
-  ring_transfer_free(transfer);
-  return status;
+  ring_transfer_wait(transfer);
+  if (ring_hub_take(&transfer, &message, error) == RING_HUB_FAILURE) return error->status;
+  char *copy = malloc(message.length + 1);
+  if (copy != NULL && message.length > 0) memcpy(copy, message.bytes, message.length);
+  if (copy != NULL) pmix_start_take(side, copy, message.length);
+  ring_free(message.bytes);
+  return copy == NULL ? RING_NO_MEMORY : RING_OK;
 }
 
 static ring_status pmix_start_lead(ring_pmix_side *side, ring_error *error) {
@@ -294,10 +289,10 @@ static ring_status pmix_start_lead(ring_pmix_side *side, ring_error *error) {
   return status == RING_OK ? pmix_start_share(side) : status;
 }
 
-ring_status ring_pmix_start_finish(ring_pmix_side *side, ring_messages *messages,
-                                   ring_pmi_outbox *outbox, ring_error *error) {
+ring_status ring_pmix_start_finish(ring_pmix_side *side, ring_messages *messages, ring_hub *control,
+                                   ring_error *error) {
   side->messages = messages;
-  side->outbox = outbox;
+  side->control = control;
   error->status = RING_OK;
   ring_status status =
       side->lead == side->rank ? pmix_start_lead(side, error) : pmix_start_await(side, error);

@@ -169,7 +169,7 @@ target_link_options(test_allocator PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wra
 target_link_options(test_descriptors PRIVATE -Wl,--wrap=ring_comm_gather_up)
 target_link_options(test_pmi_shortage PRIVATE -Wl,--wrap=socketpair,--wrap=ring_platform_thread
                     -Wl,--wrap=ring_alloc,--wrap=malloc)
-target_link_options(test_hub PRIVATE -Wl,--wrap=ring_platform_now)
+target_link_options(test_pmi_hub PRIVATE -Wl,--wrap=ring_platform_now)
 target_link_options(test_reducer_failure PRIVATE -Wl,--wrap=ring_allgather)
 target_link_options(test_backing PRIVATE -Wl,--wrap=fallocate,--wrap=memfd_create,--wrap=fcntl)
 target_compile_definitions(test_unload PRIVATE SPARKRING_LIBRARY="$<TARGET_FILE:sparkring>")

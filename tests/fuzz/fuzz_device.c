@@ -13,54 +13,58 @@ enum { SIZE = 3 };
 static struct {
   input *from;
   ring_device *device;
-  ring_message_info info;
 } hub;
 
-/* CMakeLists.txt has these called in place of those of messages. */
-ring_status __wrap_ring_transfer_test(ring_transfer *transfer, int *done);
-ring_message_info __wrap_ring_transfer_info(const ring_transfer *transfer);
-void __wrap_ring_transfer_free(ring_transfer *transfer);
-ring_status __wrap_ring_messages_recv_start(ring_messages *messages, void *output, size_t capacity,
-                                            ring_dtype dtype, int source, int tag,
-                                            ring_transfer **transfer);
-ring_status __wrap_ring_messages_send(ring_messages *messages, const void *input, size_t count,
-                                      ring_dtype dtype, int peer, int tag);
+/* CMakeLists.txt has these called in place of those of hub/. */
+void __wrap_ring_hub_move(const ring_hub *control);
+ring_hub_arrival __wrap_ring_hub_receive(ring_hub *control, ring_hub_message *message,
+                                         ring_error *error);
+ring_status __wrap_ring_hub_post(ring_hub *control, ring_error *error);
+ring_status __wrap_ring_hub_send(ring_hub *control, ring_hub_payload *payload, int peer, int tag,
+                                 ring_error *error);
+ring_status __wrap_ring_hub_send_all(ring_hub *control, ring_hub_payload *payload, int first,
+                                     int tag, ring_error *error);
 
-ring_status __wrap_ring_transfer_test(ring_transfer *transfer, int *done) {
-  (void)transfer;
-  *done = hub.from->left > 0;
-  if (!*done) return RING_OK;
+void __wrap_ring_hub_move(const ring_hub *control) {
+  (void)control;
+}
+
+ring_hub_arrival __wrap_ring_hub_receive(ring_hub *control, ring_hub_message *message,
+                                         ring_error *error) {
+  (void)control, (void)error;
+  if (hub.from->left == 0) return RING_HUB_NOTHING;
   unsigned first = input_byte(hub.from);
-  input message = input_cut(hub.from, first % 4 == 3 ? first / 4 : RING_HUB_MESSAGE_BYTES);
-  if (message.left > RING_HUB_MESSAGE_BYTES) message.left = RING_HUB_MESSAGE_BYTES;
-  if (message.left > 0) memcpy(hub.device->hub.message, message.at, message.left);
+  input bytes = input_cut(hub.from, first % 4 == 3 ? first / 4 : RING_DEVICE_MESSAGE_BYTES);
   int source = hub.device->rank == 0 ? 1 + (int)(first / 4 % (SIZE - 1)) : 0;
-  hub.info = (ring_message_info){source, 1, RING_UINT8, message.left};
+  *message = (ring_hub_message){source, bytes.left, NULL};
+  if (bytes.left > 0)
+    FUZZ_PROMISE(ring_alloc(hub.device->comm, bytes.left, &message->bytes) == RING_OK);
+  if (bytes.left > 0) memcpy(message->bytes, bytes.at, bytes.left);
+  return RING_HUB_MESSAGE;
+}
+
+ring_status __wrap_ring_hub_post(ring_hub *control, ring_error *error) {
+  (void)control, (void)error;
   return RING_OK;
 }
 
-ring_message_info __wrap_ring_transfer_info(const ring_transfer *transfer) {
-  (void)transfer;
-  return hub.info;
-}
-
-void __wrap_ring_transfer_free(ring_transfer *transfer) {
-  (void)transfer;
-}
-
-ring_status __wrap_ring_messages_recv_start(ring_messages *messages, void *output, size_t capacity,
-                                            ring_dtype dtype, int source, int tag,
-                                            ring_transfer **transfer) {
-  (void)messages, (void)output, (void)capacity, (void)dtype, (void)source, (void)tag;
-  *transfer = NULL;
+static ring_status drop(ring_hub_payload *payload) {
+  FUZZ_PROMISE(payload != NULL && payload->length == RING_DEVICE_MESSAGE_BYTES);
+  ring_hub_payload_drop(payload);
   return RING_OK;
 }
 
-ring_status __wrap_ring_messages_send(ring_messages *messages, const void *input, size_t count,
-                                      ring_dtype dtype, int peer, int tag) {
-  (void)messages, (void)input, (void)dtype, (void)tag;
-  FUZZ_PROMISE(count == RING_HUB_MESSAGE_BYTES && peer >= 0 && peer < SIZE);
-  return RING_OK;
+ring_status __wrap_ring_hub_send(ring_hub *control, ring_hub_payload *payload, int peer, int tag,
+                                 ring_error *error) {
+  (void)control, (void)tag, (void)error;
+  FUZZ_PROMISE(peer >= 0 && peer < SIZE);
+  return drop(payload);
+}
+
+ring_status __wrap_ring_hub_send_all(ring_hub *control, ring_hub_payload *payload, int first,
+                                     int tag, ring_error *error) {
+  (void)control, (void)first, (void)tag, (void)error;
+  return drop(payload);
 }
 
 static void poll_hub(ring_device *device, unsigned calls) {

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "messages/protocol.h"
-#include "pmi/hub.h"
 #include "pmi/name_service.h"
+#include "pmi/pmi_hub.h"
 #include "pmi/pmix_side.h"
 #include "posts.h"
 
@@ -22,23 +22,23 @@ static void check_failure(const ring_error *error) {
 /* Each turn takes one control message at most. */
 static void serve(ring_messages *messages) {
   static const int nodes[SIZE] = {0, 1, 1};
-  ring_hub hub;
+  ring_pmi_hub hub;
   ring_error error = {.status = RING_OK};
-  ring_status status = ring_hub_begin(&hub, messages, nodes, SIZE, &error);
+  ring_status status = ring_pmi_hub_begin(&hub, messages, nodes, SIZE, &error);
   FUZZ_PROMISE(status == RING_OK);
   for (int turn = 0; turn < 64 && status == RING_OK; turn++) {
     bool moved = false;
     messages_lock(messages);
     if (!messages->broken) ring_message_turn(messages, true);
     messages_unlock(messages);
-    status = ring_hub_turn(&hub, &moved, &error);
+    status = ring_pmi_hub_turn(&hub, &moved, &error);
   }
   if (status != RING_OK) check_failure(&error);
   if (status == RING_OK) ring_error_set(&error, RING_ABORTED, 0, 0, "the target ends");
   messages_lock(messages);
   ring_protocol_fail(messages, &error);
   messages_unlock(messages);
-  ring_hub_end(&hub);
+  ring_pmi_hub_end(&hub);
 }
 
 /* What the PMIx side of a host takes from the hub. Its server is at the other end of a connection. */

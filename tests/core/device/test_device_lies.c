@@ -7,19 +7,20 @@
 #include "check.h"
 #include "ranks.h"
 
-enum { SIZE = 3, LIAR = 1, CONTROL_BYTES = 40, REPORT_BYTES = 8 + 3 * 256 };
+enum { SIZE = 3, LIAR = 1, REPORT_BYTES = 8 + 3 * 256 };
 
 /* The calls of ring_device_open before the reports. */
 static ring_messages *lie_open(ring_comm *comm, ring_comm **child) {
-  static uint8_t hello[CONTROL_BYTES] = {1}, theirs[CONTROL_BYTES];
+  const uint8_t hello = 0;
+  uint8_t theirs;
   const int32_t nobody = -1;
   int32_t most;
   ring_messages *messages;
   CHECK_INT(ring_comm_split_native(comm, child), RING_OK);
   CHECK_INT(ring_allreduce(*child, &nobody, &most, 1, RING_INT32, RING_MAX), RING_OK);
   CHECK_INT(ring_messages_open(*child, &messages), RING_OK);
-  CHECK_INT(ring_messages_sendrecv(messages, hello, sizeof hello, RING_UINT8, 0, 0, theirs,
-                                   sizeof theirs, RING_UINT8, 0, 0, NULL),
+  CHECK_INT(ring_messages_sendrecv(messages, &hello, 1, RING_UINT8, 0, 0, &theirs, 1, RING_UINT8, 0,
+                                   0, NULL),
             RING_OK);
   return messages;
 }

@@ -3,7 +3,7 @@
  * When the hub judges a program that has ended in silence: PMIx may report the program's PMIx_Init after its end. The
  * clock of rank 0 stands still, and goes on when the test says so.
  */
-#include "pmi/hub.h"
+#include "pmi/pmi_hub.h"
 
 #include <unistd.h>
 
@@ -38,11 +38,11 @@ static void send_pmix(ring_messages *messages, char kind) {
 }
 
 /* Turns until the hub has handled a message. */
-static ring_status take_one(ring_hub *hub, ring_error *error) {
+static ring_status take_one(ring_pmi_hub *hub, ring_error *error) {
   bool moved = false;
   ring_status status = RING_OK;
   while (!moved && status == RING_OK) {
-    status = ring_hub_turn(hub, &moved, error);
+    status = ring_pmi_hub_turn(hub, &moved, error);
     usleep(100);
   }
   return status;
@@ -51,17 +51,17 @@ static ring_status take_one(ring_hub *hub, ring_error *error) {
 /* The program of rank 0 waits in a fence, and that of rank 1 has ended. */
 static void judge(ring_messages *messages, judgement *of) {
   static const int nodes[] = {0, 1};
-  ring_hub hub;
+  ring_pmi_hub hub;
   ring_error error = {.status = RING_OK};
   bool moved = false;
   standing = __real_ring_platform_now();
-  CHECK_INT(ring_hub_begin(&hub, messages, nodes, 2, &error), RING_OK);
+  CHECK_INT(ring_pmi_hub_begin(&hub, messages, nodes, 2, &error), RING_OK);
   send_pmix(messages, RING_PMIX_FENCE);
   CHECK_INT(take_one(&hub, &error), RING_OK);
   __sync_fetch_and_add(&of->turn, 1);
   CHECK_INT(take_one(&hub, &error), RING_OK);
   standing += HUB_PATIENCE_NS - 1;
-  CHECK_INT(ring_hub_turn(&hub, &moved, &error), RING_OK);
+  CHECK_INT(ring_pmi_hub_turn(&hub, &moved, &error), RING_OK);
   __sync_fetch_and_add(&of->turn, of->reports ? 1 : 2);
   standing += of->reports ? 0 : 1;
   CHECK_INT(take_one(&hub, &error), of->reports ? RING_ABORTED : RING_MISMATCH);
@@ -69,7 +69,7 @@ static void judge(ring_messages *messages, judgement *of) {
   CHECK_CONTAINS(error.message,
                  of->reports ? RING_PMI_FAILURE_LEFT : "the program of rank 0 waits for it");
   __sync_fetch_and_add(&of->turn, 1);
-  ring_hub_end(&hub);
+  ring_pmi_hub_end(&hub);
   standing = 0;
 }
 
