@@ -108,7 +108,7 @@ static int mpi_messages_start(ring_mpi_messages *messages, const ring_mpi_driver
 
 /* Moves a part of a local lane. More at once would hold up the messages, for which nothing is done meanwhile. */
 static void mpi_messages_work(ring_run *run, size_t lane) {
-  const ring_progress *progress = &run->engine->progress[lane];
+  const ring_lane_progress *progress = &run->engine->progress[lane];
   uint64_t chunk = MPI_MESSAGES_LOCAL / run->task->wide_size;
   size_t bytes = 0;
   for (size_t moved = 0; moved < MPI_MESSAGES_LOCAL; moved += bytes) {
@@ -124,7 +124,7 @@ static void mpi_messages_work(ring_run *run, size_t lane) {
 static int mpi_messages_advance(ring_mpi_messages *messages, const ring_mpi_driver *driver,
                                 ring_mpi_handle comm, int tag, size_t lane) {
   ring_run *run = &messages->run;
-  const ring_progress *progress = &messages->engine.progress[lane];
+  const ring_lane_progress *progress = &messages->engine.progress[lane];
   const ring_lane *shape = run_lane(run, lane);
   size_t bytes;
   if (progress->step == shape->count) return 0;

@@ -33,7 +33,7 @@ static void frame_mover_record(const ring_run *run, size_t lane, bool begins) {
 
 /* Begins the next frame of a lane, if its elements may move. */
 static bool frame_mover_begin(ring_run *run, size_t lane) {
-  ring_progress *progress = &run->engine->progress[lane];
+  ring_lane_progress *progress = &run->engine->progress[lane];
   size_t bytes;
   if (!ring_lane_begin(run, lane, run->chunk, &bytes)) return false;
   if (run_lane(run, lane)->kind == RING_LANE_RECV) {
@@ -47,7 +47,7 @@ static bool frame_mover_begin(ring_run *run, size_t lane) {
 }
 
 static void frame_mover_end(ring_run *run, size_t lane) {
-  ring_progress *progress = &run->engine->progress[lane];
+  ring_lane_progress *progress = &run->engine->progress[lane];
   if (run->engine->timeline != NULL) frame_mover_record(run, lane, false);
   progress->frame++;
   if (progress->sealed > 0) progress->sealed--;
@@ -84,7 +84,7 @@ static ring_status frame_mover_link_failed(ring_run *run, const ring_lane *lane,
 /* Packs the header of a sent frame, `ahead` frames behind the current frame. Both frames have the
  * same length. */
 static uint8_t *frame_mover_seal(ring_run *run, size_t lane, const ring_link *link, int ahead) {
-  ring_progress *progress = &run->engine->progress[lane];
+  ring_lane_progress *progress = &run->engine->progress[lane];
   size_t payload = progress->frame_bytes - RING_HEADER_BYTES;
   uint8_t *header = run_header(progress, ahead);
   if (ahead < progress->sealed) return header;
@@ -100,7 +100,7 @@ static uint8_t *frame_mover_seal(ring_run *run, size_t lane, const ring_link *li
  * may move. Few long system calls disturb the other end less than many short ones. */
 static int frame_mover_pieces(ring_run *run, size_t lane, const ring_link *link,
                               struct iovec pieces[2 * RING_BURST_FRAMES]) {
-  ring_progress *progress = &run->engine->progress[lane];
+  ring_lane_progress *progress = &run->engine->progress[lane];
   const ring_step *step = run_step(run, lane);
   int count = run_pieces(progress, frame_mover_seal(run, lane, link, 0), pieces);
   uint64_t end = progress->elements + progress->frame_elements;
@@ -118,7 +118,7 @@ static int frame_mover_pieces(ring_run *run, size_t lane, const ring_link *link,
 /* Counts bytes that have moved towards the lane's frame and the frames behind it. Returns the
  * number of frames that are complete. */
 static size_t frame_mover_note(ring_run *run, size_t lane, size_t bytes) {
-  ring_progress *progress = &run->engine->progress[lane];
+  ring_lane_progress *progress = &run->engine->progress[lane];
   size_t frames = 0;
   progress->moved += bytes;
   while (progress->moved >= progress->frame_bytes) {
@@ -133,13 +133,13 @@ static size_t frame_mover_note(ring_run *run, size_t lane, size_t bytes) {
 }
 
 /* Whether the received header is the expected header. */
-static bool frame_mover_is_expected(const ring_progress *progress) {
+static bool frame_mover_is_expected(const ring_lane_progress *progress) {
   return memcmp(progress->header, progress->expected, RING_FRAME_KNOWN_BYTES) == 0 &&
          ring_frame_is_whole(progress->header);
 }
 
 /* False when `moved` more bytes complete a payload whose checksum is wrong. */
-static bool frame_mover_is_intact(const ring_progress *progress, size_t moved) {
+static bool frame_mover_is_intact(const ring_lane_progress *progress, size_t moved) {
   size_t payload = progress->frame_bytes - RING_HEADER_BYTES;
   if (progress->moved + moved < progress->frame_bytes || payload == 0) return true;
   return ring_checksum(progress->payload, payload) == ring_frame_check(progress->header);
@@ -170,7 +170,7 @@ static bool frame_mover_describe(const ring_run *run, ring_peer *peer) {
  * the frame, the place of the payload may still hold bytes that this rank has to send. */
 static ssize_t frame_mover_receive(ring_run *run, size_t lane, ring_peer *peer,
                                    ring_status *status) {
-  ring_progress *progress = &run->engine->progress[lane];
+  ring_lane_progress *progress = &run->engine->progress[lane];
   struct iovec pieces[2];
   int count = run_pieces(progress, progress->header, pieces);
   if (progress->moved >= RING_HEADER_BYTES)
@@ -189,7 +189,7 @@ static ssize_t frame_mover_receive(ring_run *run, size_t lane, ring_peer *peer,
 /* Moves a piece of the lane's frame, or several frames, over its link. Sets *whole to the bytes
  * that have moved, unless a frame is left in part. */
 static ring_status frame_mover_move(ring_run *run, size_t lane, size_t *whole) {
-  ring_progress *progress = &run->engine->progress[lane];
+  ring_lane_progress *progress = &run->engine->progress[lane];
   const ring_lane *shape = run_lane(run, lane);
   ring_peer *peer = &run->engine->peers->peer[shape->peer];
   bool sends = shape->kind == RING_LANE_SEND;
@@ -222,7 +222,7 @@ static ring_status frame_mover_move(ring_run *run, size_t lane, size_t *whole) {
 
 /* Moves frames of a lane as long as whole frames move, up to a burst. */
 static ring_status frame_mover_advance(ring_run *run, size_t lane) {
-  ring_progress *progress = &run->engine->progress[lane];
+  ring_lane_progress *progress = &run->engine->progress[lane];
   ring_status status = RING_OK;
   for (size_t bytes = 0, frame = 1; frame > 0 && bytes < FRAME_MOVER_BURST; bytes += frame) {
     frame = 0;

@@ -60,7 +60,7 @@ ring_status ring_lane_prepare(ring_run *run) {
                           "rank %d is out of memory: the call needs %zu bytes of scratch",
                           engine->peers->rank, need);
   for (size_t i = 0; i < lanes; i++)
-    memset(&engine->progress[i], 0, offsetof(ring_progress, expected));
+    memset(&engine->progress[i], 0, offsetof(ring_lane_progress, expected));
   if (need > scratch) lane_stage(run, engine->memory + scratch);
   run->lanes_left = lanes;
   return RING_OK;
@@ -97,7 +97,7 @@ bool ring_lane_may_move(const ring_run *run, const ring_step *step, uint64_t end
 }
 
 bool ring_lane_begin(ring_run *run, size_t lane, uint64_t chunk, size_t *bytes) {
-  ring_progress *progress = &run->engine->progress[lane];
+  ring_lane_progress *progress = &run->engine->progress[lane];
   const ring_step *step = run_step(run, lane);
   uint64_t left = step->count - progress->elements;
   uint64_t elements = left < chunk ? left : chunk;
@@ -117,7 +117,7 @@ bool ring_lane_begin(ring_run *run, size_t lane, uint64_t chunk, size_t *bytes) 
 /* ---- In memory ---------------------------------------------------------------------------- */
 
 /* Reduces the elements of the frame that is under way. */
-static void lane_reduce(ring_run *run, const ring_step *step, const ring_progress *progress) {
+static void lane_reduce(ring_run *run, const ring_step *step, const ring_lane_progress *progress) {
   const ring_task *task = run->task;
   bool combines = step->op == RING_STEP_COMBINE, last = (step->flags & RING_STEP_LAST) != 0;
   ring_reduction reduction = {
@@ -145,7 +145,8 @@ static void lane_reduce(ring_run *run, const ring_step *step, const ring_progres
 }
 
 /* Rounds the accumulators of a frame. The minimum of a value and itself is the value. */
-static void lane_narrow(const ring_run *run, const ring_progress *progress, const uint8_t *from) {
+static void lane_narrow(const ring_run *run, const ring_lane_progress *progress,
+                        const uint8_t *from) {
   ring_reduction narrow = {.dtype = (ring_dtype)run->task->dtype,
                            .op = RING_MIN,
                            .local_wide = true,
@@ -154,7 +155,7 @@ static void lane_narrow(const ring_run *run, const ring_progress *progress, cons
 }
 
 void ring_lane_local(ring_run *run, size_t lane) {
-  ring_progress *progress = &run->engine->progress[lane];
+  ring_lane_progress *progress = &run->engine->progress[lane];
   const ring_step *step = run_step(run, lane);
   const uint8_t *from = lane_place(run, step->source, step->from + progress->elements);
   size_t bytes = (size_t)progress->frame_elements * run->task->element_size;
@@ -167,7 +168,7 @@ void ring_lane_local(ring_run *run, size_t lane) {
 }
 
 void ring_lane_end(ring_run *run, size_t lane) {
-  ring_progress *progress = &run->engine->progress[lane];
+  ring_lane_progress *progress = &run->engine->progress[lane];
   const ring_step *step = run_step(run, lane);
   if (step->op == RING_STEP_REDUCE && progress->frame_elements > 0)
     lane_reduce(run, step, progress);

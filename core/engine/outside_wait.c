@@ -11,7 +11,7 @@ ring_status ring_outside_wait_init(ring_outside_wait *outside, ring_engine *engi
   size_t lanes = (size_t)engine->peers->size, bytes = lanes * sizeof *engine->progress;
   *outside = (ring_outside_wait){.engine = engine};
   if (bytes > engine->progress_capacity) {
-    ring_progress *grown = realloc(engine->progress, bytes);
+    ring_lane_progress *grown = realloc(engine->progress, bytes);
     if (grown == NULL) return RING_NO_MEMORY;
     engine->progress = grown;
     engine->progress_capacity = bytes;
@@ -56,7 +56,7 @@ static void outside_wait_set_lanes(ring_outside_wait *outside) {
   outside->schedule.lane_count = (size_t)peers->linked_count;
   for (int i = 0; i < peers->linked_count; i++) {
     outside->schedule.lanes[i] = (ring_lane){.kind = RING_LANE_SEND, .peer = peers->linked[i]};
-    outside->engine->progress[i] = (ring_progress){.active = true};
+    outside->engine->progress[i] = (ring_lane_progress){.active = true};
   }
 }
 

@@ -16,7 +16,7 @@
 #define RING_ENGINE_RUNS 16 /* the latest runs, whose calls are known */
 
 /* The progress of a lane. */
-typedef struct ring_progress {
+typedef struct ring_lane_progress {
   size_t step;        /* of the lane */
   uint64_t elements;  /* of that step, finished */
   uint64_t watermark; /* see schedule.h */
@@ -31,7 +31,7 @@ typedef struct ring_progress {
   uint8_t expected[RING_HEADER_BYTES];                   /* that the peer must send */
   uint8_t header[RING_HEADER_BYTES];                     /* that has come */
   uint8_t headers[RING_BURST_FRAMES][RING_HEADER_BYTES]; /* of sent frames, by number, cyclic */
-} ring_progress;
+} ring_lane_progress;
 
 /* What this rank has reported in the current wait (detector/outbox.h). */
 typedef struct ring_search {
@@ -61,8 +61,8 @@ struct ring_engine {
   uint32_t runs;                     /* so far */
   ring_call calls[RING_ENGINE_RUNS]; /* of the latest runs, by number */
   ring_poll_set poll_set;
-  ring_progress *progress; /* by lane */
-  size_t lanes;            /* of the latest run; 0 until it is prepared */
+  ring_lane_progress *progress; /* by lane */
+  size_t lanes;                 /* of the latest run; 0 until it is prepared */
   size_t progress_capacity;
   uint8_t *memory; /* scratch and staging */
   size_t memory_capacity;
@@ -121,12 +121,13 @@ static inline bool run_reads_from(const ring_run *run, int rank) {
 }
 
 /* The place for the header of a sent frame: `ahead` frames behind the current one. */
-static inline uint8_t *run_header(ring_progress *progress, int ahead) {
+static inline uint8_t *run_header(ring_lane_progress *progress, int ahead) {
   return progress->headers[(progress->frame + (uint32_t)ahead) % RING_BURST_FRAMES];
 }
 
 /* The part of a frame that has not moved yet, as pieces for a link. */
-static inline int run_pieces(ring_progress *progress, uint8_t *header, struct iovec pieces[2]) {
+static inline int run_pieces(ring_lane_progress *progress, uint8_t *header,
+                             struct iovec pieces[2]) {
   int count = 0;
   size_t moved = progress->moved;
   if (moved < RING_HEADER_BYTES) {

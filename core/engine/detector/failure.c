@@ -67,7 +67,7 @@ static ring_status failure_adopt(ring_run *run, int rank, const ring_frame *fail
 /* The mismatch that a frame of another call shows. progress: of the lane that read the frame, or
  * NULL. */
 static ring_status failure_mismatch(ring_run *run, int rank, const ring_frame *frame,
-                                    const ring_progress *progress) {
+                                    const ring_lane_progress *progress) {
   char theirs[RING_CALL_TEXT], ours[RING_CALL_TEXT];
   int own_rank = run->engine->peers->rank;
   ring_call_describe(&frame->call, theirs, sizeof theirs);
@@ -118,7 +118,7 @@ bool ring_failure_receive(ring_run *run, int rank, ring_status *status) {
 /* Whether a lane has read a part of a frame from this rank. */
 static bool failure_is_mid_frame(const ring_run *run, int rank) {
   for (size_t lane = 0; lane < run->task->schedule->lane_count; lane++) {
-    const ring_progress *progress = &run->engine->progress[lane];
+    const ring_lane_progress *progress = &run->engine->progress[lane];
     const ring_lane *shape = run_lane(run, lane);
     bool reads = shape->kind == RING_LANE_RECV && shape->peer == rank && progress->active;
     if (reads && progress->moved > 0) return true;
@@ -240,7 +240,7 @@ ring_status ring_failure_lost(ring_run *run, int rank, int code) {
 }
 
 ring_status ring_failure_unexpected(ring_run *run, size_t lane) {
-  ring_progress *progress = &run->engine->progress[lane];
+  ring_lane_progress *progress = &run->engine->progress[lane];
   int rank = run_lane(run, lane)->peer;
   ring_frame frame;
   if (!ring_frame_unpack(progress->header, &frame)) return ring_run_error_damage(run, rank);

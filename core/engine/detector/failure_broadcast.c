@@ -33,7 +33,7 @@ static bool failure_broadcast_send_bytes(ring_link *link, const uint8_t *bytes, 
 static void failure_broadcast_finish_frame(ring_engine *engine, const ring_task *task, size_t lane,
                                            uint64_t deadline) {
   const ring_lane *shape = &task->schedule->lanes[lane];
-  ring_progress *progress = &engine->progress[lane];
+  ring_lane_progress *progress = &engine->progress[lane];
   if (shape->kind != RING_LANE_SEND || !progress->active || progress->moved == 0) return;
   ring_peer *peer = &engine->peers->peer[shape->peer];
   struct iovec pieces[2];

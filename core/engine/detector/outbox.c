@@ -11,7 +11,7 @@ static bool outbox_may_send(const ring_run *run, int rank) {
   const ring_peer *peer = &run->engine->peers->peer[rank];
   if (peer->ended || peer->write_closed || peer->failure_sent) return false;
   for (size_t lane = 0; lane < run->task->schedule->lane_count; lane++) {
-    const ring_progress *progress = &run->engine->progress[lane];
+    const ring_lane_progress *progress = &run->engine->progress[lane];
     const ring_lane *shape = run_lane(run, lane);
     if (shape->kind == RING_LANE_SEND && shape->peer == rank && progress->active)
       return progress->moved == 0;
