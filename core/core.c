@@ -130,6 +130,7 @@
 #include "pmi/pmix_side.c"
 #include "pmi/pmix_start.c"
 #include "pmi/process_mapping.c"
+#include "progress/progress.c"
 #include "reducer/announcement.c"
 #include "reducer/autotune.c"
 #include "reducer/driver.c"

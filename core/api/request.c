@@ -18,10 +18,10 @@ static ring_status request_fail(ring_comm *comm, ring_status status) {
 }
 
 static ring_request *queue_take_spare(ring_queue *queue) {
-  pthread_mutex_lock(&queue->mutex);
+  queue_lock(queue);
   ring_request *request = queue->spare;
   if (request != NULL) queue->spare = request->next;
-  pthread_mutex_unlock(&queue->mutex);
+  queue_unlock(queue);
   return request;
 }
 
@@ -79,18 +79,18 @@ static ring_status queue_add(ring_queue *queue, ring_request *request) {
 ring_status ring_request_launch(ring_comm *comm, ring_status status, ring_request **out) {
   ring_queue *queue = comm->queue;
   ring_request *request = *out;
-  pthread_mutex_lock(&queue->mutex);
+  queue_lock(queue);
   if (status == RING_OK) status = queue_add(queue, request);
   if (status == RING_OK) {
     ring_comm_leave(comm); /* the request may run here, as one that a thread waits for */
     ring_queue_dispatch(queue, request);
-    pthread_mutex_unlock(&queue->mutex);
+    queue_unlock(queue);
     return RING_OK;
   }
   request->next = queue->spare;
   queue->spare = request;
   *out = NULL;
-  pthread_mutex_unlock(&queue->mutex);
+  queue_unlock(queue);
   return request_fail(comm, status);
 }
 
@@ -100,9 +100,9 @@ ring_status ring_request_launch(ring_comm *comm, ring_status status, ring_reques
 static void request_deliver_log(const ring_request *request) {
   ring_queue *queue = request->queue;
   if (!atomic_load_explicit(&queue->kept, memory_order_relaxed) || !queue_is_mine(queue)) return;
-  pthread_mutex_lock(&queue->mutex);
+  queue_lock(queue);
   ring_queue_deliver_log(queue);
-  pthread_mutex_unlock(&queue->mutex);
+  queue_unlock(queue);
 }
 
 ring_status ring_request_test(ring_request *request, int *done) {
@@ -120,10 +120,10 @@ ring_status ring_request_wait(ring_request *request) {
   request_deliver_log(request);
   if (!request_is_done(request)) {
     if (!queue_is_mine(queue)) return RING_INVALID;
-    pthread_mutex_lock(&queue->mutex);
+    queue_lock(queue);
     bool in_hook = queue_is_in_hook(queue);
     if (!in_hook) ring_queue_wait(queue, request);
-    pthread_mutex_unlock(&queue->mutex);
+    queue_unlock(queue);
     if (in_hook) return RING_BUSY;
   }
   return request->status;
@@ -140,12 +140,12 @@ void ring_request_free(ring_request *request) {
   ring_queue *queue = request->queue;
   bool mine = queue_is_mine(queue);
   if (mine) {
-    pthread_mutex_lock(&queue->mutex);
+    queue_lock(queue);
     ring_queue_wait(queue, request);
   }
   request->next = queue->spare;
   queue->spare = request;
   bool last = --queue->references == 0;
-  if (mine) pthread_mutex_unlock(&queue->mutex);
+  if (mine) queue_unlock(queue);
   if (last) ring_queue_free(queue);
 }

@@ -3,13 +3,13 @@
  * Requests: started collectives. Each communicator has one queue, which runs its requests one at a
  * time, in the order of their starts.
  *
- * Invariants. The mutex guards the queue, except the field `done` of a request, which is set last.
- * At most one thread runs a request, without the mutex. No other thread then touches the backend or
- * the peers: a blocking call waits until nothing is outstanding. A helper thread runs requests. A
- * start does not wake the helper, which looks at the queue after a pause: a thread that waits soon
- * after its start runs the request itself, at the cost of a blocking call. The pause grows while
- * others take all requests, and is shortest after the helper has run one. The helper starts with a
- * request and ends when the queue has been empty for a while.
+ * Invariants. The mutex of `progress` guards the queue, except the field `done` of a request, which is set
+ * last. At most one thread moves the queue: it runs a request, without the mutex. No other thread then touches
+ * the backend or the peers: a blocking call waits until nothing is outstanding. The progress thread, the helper,
+ * runs requests. A start does not wake the helper, which looks at the queue after a pause: a thread that waits
+ * soon after its start runs the request itself, at the cost of a blocking call. The pause grows while others take
+ * all requests, and is shortest after the helper has run one. The helper starts with a request and ends when the
+ * queue has been empty for a while.
  *
  * A helper takes its time from the ranks' own threads where a host has no processor for helpers. A start
  * of a large request there waits a short time for the other ranks to start it, and then runs it. The wait
@@ -18,7 +18,7 @@
  * Once `stop` is set no request begins, and the running one ends soon; the thread that set it breaks the
  * communicator.
  *
- * Wake-ups. No wait needs the end of its time; tests/core/api/test_request_wakeups.c runs all orders.
+ * Wake-ups, beside those of progress/README.md. tests/core/api/test_request_wakeups.c runs all orders.
  *
  *   waits              on       until                               woken by
  *   ring_queue_wait    changed  the request is done, or nothing     the end of a run if the request is awaited, the
@@ -27,9 +27,7 @@
  *   queue_abort        changed  nothing runs                        the end of a run once `stop` is set; the end of a
  *                                                                   wait for starts
  *   a second abort     changed  the queue is empty                  queue_break
- *   ring_queue_detach  changed  the queue is empty, and the         the end of the last run; queue_break; the end of
- *                               helper has ended                    the helper
- *   the helper         closing  its pause is over                   ring_queue_detach; else it looks by itself
+ *   ring_queue_detach  changed  the queue is empty                  the end of the last run; queue_break
  *
  * The communicator and every request that was not freed hold a reference to the queue, so requests
  * outlive the communicator. Freed requests are reused by later starts.
@@ -37,28 +35,16 @@
 #ifndef RING_REQUEST_QUEUE_H
 #define RING_REQUEST_QUEUE_H
 
-#include <pthread.h>
-
 #include "api/fusion.h"
-#include "base/platform.h"
-
-typedef enum queue_helper { QUEUE_NO_HELPER, QUEUE_HELPER_RUNS, QUEUE_HELPER_ENDED } queue_helper;
+#include "progress/progress.h"
 
 typedef struct ring_queue {
-  pthread_mutex_t mutex;
-  pthread_cond_t changed;
-  pthread_cond_t closing;
-  unsigned process;
-  ring_comm *comm;       /* NULL when it was freed */
-  ring_request *running; /* on thread `driver` */
-  pthread_t driver;
+  ring_progress progress;
+  ring_comm *comm; /* NULL when it was freed */
   ring_request *first, *last;
   ring_request *spare;
-  size_t references; /* one of the communicator, one of each request that was not freed */
-  queue_helper helper;
+  size_t references;      /* one of the communicator, one of each request that was not freed */
   unsigned misses, skips; /* waits for starts: missed in a row, about; to leave out from now on */
-  bool detached;          /* the communicator is closed: the helper ends once the queue is empty */
-  pthread_t thread;
   atomic_bool stop;
   bool ending;        /* by a thread that is about to break the communicator */
   bool deferred;      /* the abort is finished when the running thread returns from its hook */
@@ -79,22 +65,30 @@ struct ring_request {
   collective_args args;
   ring_store store;
   ring_status status;
-  bool awaited; /* a thread waits for the condition `changed` until it is done */
+  bool awaited; /* a thread waits until it is done */
   atomic_bool done;
 };
 
 static inline bool queue_is_mine(const ring_queue *queue) {
-  return queue->process == ring_platform_process();
+  return ring_progress_is_mine(&queue->progress);
 }
 
 static inline bool queue_is_empty(const ring_queue *queue) {
-  return queue->first == NULL && queue->running == NULL && !queue->ending;
+  return queue->first == NULL && !queue->progress.moving && !queue->ending;
+}
+
+static inline void queue_lock(ring_queue *queue) {
+  pthread_mutex_lock(&queue->progress.mutex);
+}
+
+static inline void queue_unlock(ring_queue *queue) {
+  pthread_mutex_unlock(&queue->progress.mutex);
 }
 
 /* Whether this thread is in a hook of the request that it runs, so that it cannot wait for the
  * end of the request. Called with the mutex. */
 static inline bool queue_is_in_hook(const ring_queue *queue) {
-  return queue->running != NULL && pthread_equal(queue->driver, pthread_self());
+  return ring_progress_moves_here(&queue->progress);
 }
 
 static inline bool request_is_done(const ring_request *request) {

@@ -209,7 +209,7 @@ set(interleavings_wraps pthread_mutex_lock pthread_mutex_unlock pthread_cond_wai
     pthread_cond_broadcast ring_platform_condition_wait ring_platform_condition_wait_ns ring_platform_thread
     pthread_join pthread_self ring_platform_now poll)
 list(TRANSFORM interleavings_wraps PREPEND -Wl,--wrap=)
-foreach(test_name test_messages_wakeups test_pmi_wakeups test_reducer_wakeups test_request_wakeups)
+foreach(test_name test_messages_wakeups test_pmi_wakeups test_progress_wakeups test_reducer_wakeups test_request_wakeups)
   target_link_options(${test_name} PRIVATE ${interleavings_wraps})
 endforeach()
 target_link_options(test_request_wakeups PRIVATE
@@ -296,7 +296,7 @@ test_takes(20 2 test_device test_device_failure test_device_failure_tcp)
 test_takes(5 1 test_besieged test_deadline test_deadline_tcp test_inherited test_connections
            test_orphan test_orphan_tcp test_request_end test_request_end_tcp test_request_end_tls
            test_strangers)
-test_takes(15 3 test_messages_wakeups test_pmi_wakeups test_reducer_wakeups test_request_wakeups)
+test_takes(15 3 test_messages_wakeups test_pmi_wakeups test_progress_wakeups test_reducer_wakeups test_request_wakeups)
 test_takes(60 3 test_allocator)
 test_takes(25 3 test_backing test_descriptors test_disagreement_tcp test_fusion_tcp test_kernel soak)
 test_takes(10 3 test_disagreement test_forks test_fusion test_shm_mismatch)

@@ -190,7 +190,7 @@ static void interrupt_one(int rank, int size, void *shared) {
   ranks_barrier(&of->arrived, size);
   if (rank == 0) {
     start_barriers(comm, requests, 2);
-    usleep(10000); /* so that it is the helper that drives */
+    usleep(10000); /* so that the helper runs it */
     hook_calls = 0;
     hook_after = 3;
     double begun = seconds();
