@@ -133,7 +133,7 @@
 #include "progress/progress.c"
 #include "reducer/announcement.c"
 #include "reducer/autotune.c"
-#include "reducer/driver.c"
+#include "reducer/cycle.c"
 #include "reducer/execution.c"
 #include "reducer/fusion_plan.c"
 #include "reducer/negotiation.c"

@@ -10,7 +10,7 @@
 #include "api/comm_state.h"
 #include "base/error.h"
 #include "base/platform.h"
-#include "reducer/driver.h"
+#include "reducer/cycle.h"
 
 #define REDUCER_THRESHOLD ((size_t)128 << 20)
 #define REDUCER_CYCLE_TIME 0.001
@@ -26,7 +26,7 @@ const ring_error *ring_reducer_error(const ring_reducer *reducer) {
 }
 
 static bool reducer_is_mine(const ring_reducer *reducer) {
-  return reducer->process == ring_platform_process();
+  return ring_progress_is_mine(&reducer->progress);
 }
 
 static ring_status reducer_invalid(const char *problem) {
@@ -54,11 +54,7 @@ static void reducer_release(ring_reducer *reducer) {
   ring_autotune_end(&reducer->autotune);
   free(reducer->stall.gathered.bytes);
   free(reducer->items);
-  if (reducer_is_mine(reducer)) {
-    pthread_mutex_destroy(&reducer->mutex);
-    pthread_cond_destroy(&reducer->work);
-    pthread_cond_destroy(&reducer->changed);
-  }
+  ring_progress_destroy(&reducer->progress);
   free(reducer);
 }
 
@@ -80,11 +76,13 @@ static ring_status reducer_check_options(ring_comm *comm, const ring_reducer_opt
 /* A reducer on its own communicator; NULL without memory or a thread. */
 static ring_reducer *reducer_make(ring_comm *child, const ring_reducer_options *options) {
   ring_reducer *reducer = calloc(1, sizeof *reducer);
-  if (reducer == NULL) return NULL;
+  if (reducer == NULL || ring_cycle_init(reducer) != 0) {
+    free(reducer);
+    return NULL;
+  }
   double cycle = options->cycle_time == 0            ? REDUCER_CYCLE_TIME
                  : options->cycle_time == RING_NEVER ? 0
                                                      : options->cycle_time;
-  reducer->process = ring_platform_process();
   reducer->references = 1;
   reducer->comm = child;
   reducer->threshold = options->threshold > 0 ? options->threshold : REDUCER_THRESHOLD;
@@ -94,14 +92,11 @@ static ring_reducer *reducer_make(ring_comm *child, const ring_reducer_options *
   ring_autotune_pair pair = {reducer->threshold, reducer->cycle_time};
   if (options->autotune == RING_ON && ring_comm_rank(child) == 0)
     reducer->log_error = ring_autotune_begin(&reducer->autotune, pair, options->autotune_log);
-  pthread_mutex_init(&reducer->mutex, NULL);
-  ring_platform_condition_init(&reducer->work);
-  ring_platform_condition_init(&reducer->changed);
   size_t capacity = options->cache_capacity > 0 ? options->cache_capacity : REDUCER_CAPACITY;
   ring_status status =
-      ring_negotiation_init(&reducer->negotiation, child, &reducer->mutex, capacity);
+      ring_negotiation_init(&reducer->negotiation, child, &reducer->progress.mutex, capacity);
   if (status == RING_OK && ring_execution_init(&reducer->execution, &reducer->negotiation) &&
-      ring_driver_start(reducer) == 0)
+      ring_cycle_start(reducer) == 0)
     return reducer;
   reducer_release(reducer);
   return NULL;
@@ -110,7 +105,7 @@ static ring_reducer *reducer_make(ring_comm *child, const ring_reducer_options *
 /* The number that a rank sends of its reducer: -1 if there is none; else an errno, or 0, in the lower half and the tick
  * in the upper half. */
 static int64_t reducer_state(const ring_reducer *reducer) {
-  return reducer == NULL ? -1 : ring_driver_tick(reducer) * (INT64_C(1) << 32) + reducer->log_error;
+  return reducer == NULL ? -1 : ring_cycle_tick(reducer) * (INT64_C(1) << 32) + reducer->log_error;
 }
 
 /* Sets the shortest tick of the states that the ranks have told. */
@@ -120,11 +115,11 @@ static void reducer_set_tick(ring_reducer *reducer, const int64_t *all, int size
     int64_t tick = all[3 * (ptrdiff_t)rank + 2] >> 32;
     if (tick > 0 && (least == 0 || tick < least)) least = tick;
   }
-  pthread_mutex_lock(&reducer->mutex);
+  reducer_lock(reducer);
   reducer->tick = (uint64_t)least * 1000000;
   reducer->ticked = ring_platform_now();
-  driver_wake(reducer);
-  pthread_mutex_unlock(&reducer->mutex);
+  progress_wake(&reducer->progress);
+  reducer_unlock(reducer);
 }
 
 /* Whether all ranks have a reducer, with the same options. */
@@ -180,7 +175,7 @@ ring_status ring_reducer_open(ring_comm *comm, const ring_reducer_options *optio
     *reducer = made;
     return RING_OK;
   }
-  if (made != NULL) ring_driver_stop(made);
+  if (made != NULL) ring_cycle_stop(made);
   ring_comm_close(child);
   ring_comm_free(child);
   if (made != NULL) reducer_release(made);
@@ -273,7 +268,7 @@ static bool reducer_place(ring_reducer *reducer, ring_entry *entry, ring_submiss
   reducer->in_flight++;
   reducer->submitted++;
   reducer->pause = 0;
-  driver_wake(reducer);
+  progress_wake(&reducer->progress);
   return true;
 }
 
@@ -312,9 +307,9 @@ ring_status ring_reducer_submit(ring_reducer *reducer, const ring_operation *ope
   status = ring_tensor_check(operation, rank, reducer->negotiation.size, &reducer_error);
   if (status == RING_OK) status = reducer_check_memory(operation, rank);
   if (status != RING_OK) return status;
-  pthread_mutex_lock(&reducer->mutex);
+  reducer_lock(reducer);
   status = reducer_submit(reducer, operation, submission);
-  pthread_mutex_unlock(&reducer->mutex);
+  reducer_unlock(reducer);
   return status;
 }
 
@@ -340,7 +335,7 @@ static void reducer_announce(ring_reducer *reducer, ring_member member) {
   reducer->negotiation.mine = member;
   reducer->submitted++;
   reducer->pause = 0;
-  driver_wake(reducer);
+  progress_wake(&reducer->progress);
 }
 
 /* Called with the mutex. */
@@ -349,10 +344,10 @@ static ring_status reducer_join(ring_reducer *reducer, int *last) {
   if (reducer->joins || reducer->negotiation.mine != MEMBER_ACTIVE)
     return reducer_invalid("join: this rank has joined or closed already");
   reducer->joins = true;
-  ring_driver_wait(reducer, reducer_is_drained, NULL);
+  ring_cycle_await(reducer, reducer_is_drained, NULL);
   if (reducer->failure.status == RING_OK) {
     reducer_announce(reducer, MEMBER_JOINED);
-    ring_driver_wait(reducer, reducer_has_joined, &joins);
+    ring_cycle_await(reducer, reducer_has_joined, &joins);
   }
   reducer->joins = false;
   *last = reducer->negotiation.last_joined;
@@ -365,23 +360,23 @@ ring_status ring_reducer_join(ring_reducer *reducer, int *last) {
   int ignored;
   ring_status status = reducer_check(reducer);
   if (status != RING_OK) return status;
-  pthread_mutex_lock(&reducer->mutex);
+  reducer_lock(reducer);
   status = reducer_join(reducer, last != NULL ? last : &ignored);
-  pthread_mutex_unlock(&reducer->mutex);
+  reducer_unlock(reducer);
   return status;
 }
 
 ring_status ring_reducer_leave(ring_reducer *reducer) {
   ring_status status = reducer_check(reducer);
   if (status != RING_OK) return status;
-  pthread_mutex_lock(&reducer->mutex);
+  reducer_lock(reducer);
   if (reducer->joins || (reducer->in_flight > 0 && reducer->failure.status == RING_OK))
     status = reducer_invalid("leave: this rank has joined, or has submissions in flight");
   if (status == RING_OK && reducer->negotiation.mine == MEMBER_ACTIVE) {
     reducer->leaves = true;
     reducer_announce(reducer, MEMBER_CLOSING);
   }
-  pthread_mutex_unlock(&reducer->mutex);
+  reducer_unlock(reducer);
   return status;
 }
 
@@ -391,9 +386,9 @@ static ring_status reducer_close(ring_reducer *reducer) {
   reducer->leaves = false; /* a second close is refused */
   if (!leaves && (reducer->negotiation.mine != MEMBER_ACTIVE || reducer->joins || reducer->closed))
     return reducer_invalid("close: the reducer is closed, or this rank has joined");
-  ring_driver_wait(reducer, reducer_is_drained, NULL);
+  ring_cycle_await(reducer, reducer_is_drained, NULL);
   if (!leaves) reducer_announce(reducer, MEMBER_CLOSING);
-  ring_driver_wait(reducer, reducer_is_closed, NULL);
+  ring_cycle_await(reducer, reducer_is_closed, NULL);
   if (!reducer->broken) return RING_OK;
   reducer_error = reducer->failure;
   return reducer_error.status;
@@ -402,11 +397,11 @@ static ring_status reducer_close(ring_reducer *reducer) {
 ring_status ring_reducer_close(ring_reducer *reducer) {
   ring_status status = reducer_check(reducer);
   if (status != RING_OK) return status;
-  pthread_mutex_lock(&reducer->mutex);
+  reducer_lock(reducer);
   status = reducer_close(reducer);
-  pthread_mutex_unlock(&reducer->mutex);
+  reducer_unlock(reducer);
   if (status != RING_OK) return status;
-  ring_driver_stop(reducer);
+  ring_cycle_stop(reducer);
   status = ring_comm_close(reducer->comm);
   if (status != RING_OK) reducer_error = *ring_comm_error(reducer->comm);
   return status;
@@ -414,16 +409,16 @@ ring_status ring_reducer_close(ring_reducer *reducer) {
 
 void ring_reducer_abort(ring_reducer *reducer, const char *reason) {
   if (reducer_check(reducer) != RING_OK) return;
-  pthread_mutex_lock(&reducer->mutex);
+  reducer_lock(reducer);
   if (!reducer->closed)
-    ring_driver_abort(reducer, reason != NULL ? reason : "the reducer was aborted");
-  pthread_mutex_unlock(&reducer->mutex);
+    ring_cycle_abort(reducer, reason != NULL ? reason : "the reducer was aborted");
+  reducer_unlock(reducer);
 }
 
 /* Frees the reducer with the last reference. Called with the mutex, which is released. */
 static void reducer_drop(ring_reducer *reducer) {
   bool last = --reducer->references == 0;
-  pthread_mutex_unlock(&reducer->mutex);
+  reducer_unlock(reducer);
   if (last) reducer_release(reducer);
 }
 
@@ -436,9 +431,9 @@ void ring_reducer_free(ring_reducer *reducer) {
     return;
   }
   ring_reducer_abort(reducer, "a rank has freed its reducer without closing it");
-  ring_driver_stop(reducer);
+  ring_cycle_stop(reducer);
   ring_comm_free(reducer->comm);
-  pthread_mutex_lock(&reducer->mutex);
+  reducer_lock(reducer);
   reducer->comm = NULL;
   reducer_drop(reducer);
 }
@@ -462,9 +457,9 @@ ring_status ring_submission_wait(ring_submission *submission) {
   ring_reducer *reducer = submission->reducer;
   ring_status status = reducer_check(reducer);
   if (status != RING_OK) return status;
-  pthread_mutex_lock(&reducer->mutex);
-  ring_driver_wait(reducer, reducer_is_done, submission);
-  pthread_mutex_unlock(&reducer->mutex);
+  reducer_lock(reducer);
+  ring_cycle_await(reducer, reducer_is_done, submission);
+  reducer_unlock(reducer);
   return submission->status;
 }
 
@@ -478,7 +473,7 @@ void ring_submission_free(ring_submission *submission) {
   }
   ring_submission_wait(submission);
   ring_submission_clear(submission);
-  pthread_mutex_lock(&reducer->mutex);
+  reducer_lock(reducer);
   submission->next = reducer->spare;
   reducer->spare = submission;
   reducer_drop(reducer);
@@ -489,7 +484,7 @@ void ring_submission_free(ring_submission *submission) {
 void ring_reducer_counters_read(ring_reducer *reducer, ring_reducer_counters *counters) {
   *counters = (ring_reducer_counters){0};
   if (reducer_check(reducer) != RING_OK) return;
-  pthread_mutex_lock(&reducer->mutex);
+  reducer_lock(reducer);
   const ring_negotiation *negotiation = &reducer->negotiation;
   *counters = (ring_reducer_counters){.cycles = negotiation->cycles,
                                       .negotiations = negotiation->negotiations,
@@ -498,5 +493,5 @@ void ring_reducer_counters_read(ring_reducer *reducer, ring_reducer_counters *co
                                       .cached = negotiation->cache.used,
                                       .threshold = reducer->threshold,
                                       .cycle_time = (double)reducer->cycle_time / 1e9};
-  pthread_mutex_unlock(&reducer->mutex);
+  reducer_unlock(reducer);
 }

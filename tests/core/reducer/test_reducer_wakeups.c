@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The driver of a reducer in every interleaving of its threads: threads that wait and run cycles, threads that
- * submit, and the reducer's thread. No wake-up is lost: every wait returns.
+ * A reducer in every interleaving of its threads: threads that wait and run cycles, threads that
+ * submit, and the progress thread. No wake-up is lost: every wait returns.
  */
 #include "interleavings.h"
-#include "reducer/driver.h"
+#include "reducer/cycle.h"
 #include "reducers.h"
 
 static struct {
@@ -72,7 +72,7 @@ static void sums_in_turn(void *unused) {
   end();
 }
 
-/* Nothing waits: the reducer's thread runs it. */
+/* Nothing waits: the progress thread runs it. */
 static void submit_and_close(void *unused) {
   (void)unused;
   float number = 1;
