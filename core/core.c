@@ -96,7 +96,7 @@
 #include "hub/hub.c"
 #include "messages/channel.c"
 #include "messages/matching.c"
-#include "messages/message_driver.c"
+#include "messages/message_progress.c"
 #include "messages/message_frame.c"
 #include "messages/message_lifecycle.c"
 #include "messages/message_turn.c"

@@ -7,7 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "messages/message_driver.h"
+#include "messages/message_progress.h"
 
 enum { HUB_HELLO_TAG = 0, HUB_TAG = 1 };
 #define HUB_SPARE_SECONDS 3 /* for the decision of rank 0, beyond the answers */

@@ -8,7 +8,7 @@
 #include "api/split.h"
 #include "base/error.h"
 #include "base/platform.h"
-#include "messages/message_driver.h"
+#include "messages/message_progress.h"
 #include "peers/connector.h"
 #include "peers/peers.h"
 #include "peers/shutdown.h"
@@ -18,21 +18,20 @@
 /* Messages on their own communicator; NULL without memory, descriptors or a thread. */
 static ring_messages *messages_make(ring_comm *child) {
   ring_messages *messages = calloc(1, sizeof *messages);
-  if (messages == NULL) return NULL;
-  messages->process = ring_platform_process();
+  if (messages == NULL || ring_message_progress_init(messages) != 0) {
+    free(messages);
+    return NULL;
+  }
   messages->references = 1;
   messages->comm = child;
   messages->rank = ring_comm_rank(child);
   messages->size = ring_comm_size(child);
   messages->bell[0] = messages->bell[1] = messages->completions = -1;
-  pthread_mutex_init(&messages->mutex, NULL);
-  ring_platform_condition_init(&messages->work);
-  ring_platform_condition_init(&messages->changed);
   messages->channels = calloc((size_t)messages->size, sizeof *messages->channels);
   for (int rank = 0; messages->channels != NULL && rank < messages->size; rank++)
     ring_channel_init(&messages->channels[rank], rank);
   if (messages->channels != NULL && ring_matching_init(&messages->matching, messages->size) &&
-      ring_platform_pipe(messages->bell) == 0 && ring_message_driver_begin(messages) == 0)
+      ring_platform_pipe(messages->bell) == 0 && ring_message_progress_begin(messages) == 0)
     return messages;
   ring_messages_release(messages);
   return NULL;
@@ -67,7 +66,7 @@ ring_status ring_messages_open(ring_comm *comm, ring_messages **messages) {
     *messages = made;
     return RING_OK;
   }
-  if (made != NULL) ring_message_driver_end(made);
+  if (made != NULL) ring_message_progress_end(made);
   ring_comm_close(child);
   ring_comm_free(child);
   if (made != NULL) ring_messages_release(made);
@@ -102,25 +101,26 @@ static void messages_barrier(ring_messages *messages) {
   for (int64_t step = 1; step < size && !messages->broken; step *= 2, round++) {
     int to = (int)((rank + step) % size), from = (int)((rank - step + size) % size);
     const messages_token token = {from, round};
-    const ring_message_driver_aim aim = {.goal = messages_has_token,
-                                         .arg = &token,
-                                         .what = "the close of messages, which a token announces,",
-                                         .peer = from,
-                                         .tag = RING_ANY_TAG};
+    const ring_message_progress_aim aim = {.goal = messages_has_token,
+                                           .arg = &token,
+                                           .what =
+                                               "the close of messages, which a token announces,",
+                                           .peer = from,
+                                           .tag = RING_ANY_TAG};
     ring_protocol_notify(messages, to, RING_MESSAGE_TOKEN, (uint64_t)round);
     ring_protocol_want(messages, from);
-    ring_message_driver_await(messages, &aim);
+    ring_message_progress_await(messages, &aim);
   }
 }
 
-static void messages_await_all(ring_messages *messages, ring_message_driver_goal_fn goal,
+static void messages_await_all(ring_messages *messages, ring_message_progress_goal_fn goal,
                                bool sends) {
-  const ring_message_driver_aim aim = {.goal = goal,
-                                       .what = "its messages",
-                                       .sends = sends,
-                                       .peer = RING_ANY_SOURCE,
-                                       .tag = RING_ANY_TAG};
-  ring_message_driver_await(messages, &aim);
+  const ring_message_progress_aim aim = {.goal = goal,
+                                         .what = "its messages",
+                                         .sends = sends,
+                                         .peer = RING_ANY_SOURCE,
+                                         .tag = RING_ANY_TAG};
+  ring_message_progress_await(messages, &aim);
 }
 
 /* Links that only receives wanted, which are over, open no more: their ranks may end first. */
@@ -150,13 +150,13 @@ static ring_status messages_close(ring_messages *messages) {
   ring_wait wait;
   messages_await_all(messages, messages_is_drained, true);
   messages->closing = true;
-  messages->waiting++;
-  while (messages->driving && !messages->broken) { /* connections are the driver's */
+  messages->progress.waiting++;
+  while (messages->progress.moving && !messages->broken) { /* connections are the mover's */
     messages->news = true;
-    ring_message_driver_notice(messages);
-    ring_platform_condition_wait(&messages->changed, &messages->mutex, 1);
+    ring_message_progress_notice(messages);
+    ring_progress_sleep(&messages->progress, 1);
   }
-  messages->waiting--;
+  messages->progress.waiting--;
   if (!messages->broken) messages_cancel_connections(messages);
   messages_barrier(messages);
   messages_await_all(messages, messages_is_sent, true);
@@ -179,7 +179,7 @@ ring_status ring_messages_close(ring_messages *messages) {
   if (status != RING_OK) return status;
   status = messages_close(messages);
   messages_unlock(messages);
-  ring_message_driver_end(messages);
+  ring_message_progress_end(messages);
   return status;
 }
 
@@ -200,7 +200,7 @@ void ring_messages_free(ring_messages *messages) {
     return;
   }
   ring_messages_abort(messages, "it freed them without closing them");
-  ring_message_driver_end(messages);
+  ring_message_progress_end(messages);
   ring_comm_free(messages->comm);
   messages_lock(messages);
   messages->comm = NULL;

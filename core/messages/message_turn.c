@@ -104,7 +104,7 @@ static void turn_end_eager(ring_messages *messages, ring_channel *channel) {
     return;
   }
   arrival->whole = true;
-  if (messages->sleeping > 0) pthread_cond_broadcast(&messages->changed); /* a probe may wait */
+  progress_changed(&messages->progress); /* a probe may wait */
   if (arrival->taker != NULL) ring_protocol_take(messages, arrival->taker, arrival);
 }
 
@@ -124,7 +124,7 @@ static void turn_end_request(ring_messages *messages, ring_channel *channel) {
   arrival->requested = true;
   channel->requests++;
   ring_matching_keep(&messages->matching, arrival);
-  if (messages->sleeping > 0) pthread_cond_broadcast(&messages->changed);
+  progress_changed(&messages->progress);
 }
 
 static void turn_end_ready(ring_messages *messages, ring_channel *channel) {
@@ -163,7 +163,7 @@ static void turn_end_end(ring_messages *messages, ring_channel *channel) {
   turn_fail_posted(messages, channel->rank, &error);
   if (ring_protocol_check_source(messages, RING_ANY_SOURCE, &error) != RING_OK)
     turn_fail_posted(messages, RING_ANY_SOURCE, &error);
-  if (messages->sleeping > 0) pthread_cond_broadcast(&messages->changed);
+  progress_changed(&messages->progress);
 }
 
 static void turn_end_fail(ring_messages *messages, ring_channel *channel) {

@@ -7,7 +7,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
-#include "messages/message_driver.h"
+#include "messages/message_progress.h"
 
 /* ---- Arguments ---------------------------------------------------------------------------- */
 
@@ -77,8 +77,8 @@ static ring_status messages_start(ring_messages *messages, const messages_given 
   if (status != RING_OK) return status;
   status = messages_check_address(messages, given->peer, given->tag, !sends);
   if (status == RING_OK) status = messages_begin(messages, given, sends, transfer);
-  if (status == RING_OK && !transfer_is_done(*transfer)) ring_message_driver_poll(messages);
-  ring_message_driver_notice(messages);
+  if (status == RING_OK && !transfer_is_done(*transfer)) ring_message_progress_poll(messages);
+  ring_message_progress_notice(messages);
   messages_unlock(messages);
   return status;
 }
@@ -116,13 +116,13 @@ static bool messages_is_done(const ring_messages *messages, const void *transfer
 
 /* Called with the mutex. */
 static void messages_await(ring_messages *messages, const ring_transfer *transfer) {
-  const ring_message_driver_aim aim = {.goal = messages_is_done,
-                                       .arg = transfer,
-                                       .what = "a message",
-                                       .sends = transfer->sends,
-                                       .peer = transfer->peer,
-                                       .tag = transfer->tag};
-  if (!transfer_is_done(transfer)) ring_message_driver_await(messages, &aim);
+  const ring_message_progress_aim aim = {.goal = messages_is_done,
+                                         .arg = transfer,
+                                         .what = "a message",
+                                         .sends = transfer->sends,
+                                         .peer = transfer->peer,
+                                         .tag = transfer->tag};
+  if (!transfer_is_done(transfer)) ring_message_progress_await(messages, &aim);
 }
 
 /* Called with the mutex. */
@@ -152,7 +152,7 @@ ring_status ring_messages_send(ring_messages *messages, const void *input, size_
   status = messages_check_address(messages, peer, tag, false);
   if (status == RING_OK) status = messages_begin(messages, &given, true, &transfer);
   if (status == RING_OK) status = messages_finish(messages, transfer);
-  ring_message_driver_notice(messages);
+  ring_message_progress_notice(messages);
   messages_unlock(messages);
   return status;
 }
@@ -171,7 +171,7 @@ ring_status ring_messages_recv(ring_messages *messages, void *output, size_t cap
     if (info != NULL) *info = transfer->info;
     status = messages_finish(messages, transfer);
   }
-  ring_message_driver_notice(messages);
+  ring_message_progress_notice(messages);
   messages_unlock(messages);
   return status;
 }
@@ -200,7 +200,7 @@ ring_status ring_messages_sendrecv(ring_messages *messages, const void *input, s
     status = messages_finish(messages, receive);
     if (status == RING_OK) status = sent;
   }
-  ring_message_driver_notice(messages);
+  ring_message_progress_notice(messages);
   messages_unlock(messages);
   return status;
 }
@@ -231,14 +231,14 @@ static bool messages_found(const ring_messages *messages, const messages_probe *
 ring_status ring_messages_probe(ring_messages *messages, int source, int tag,
                                 ring_message_info *info) {
   const messages_probe probe = {source, tag};
-  const ring_message_driver_aim aim = {
+  const ring_message_progress_aim aim = {
       .goal = messages_has_arrival, .arg = &probe, .what = "a message", .peer = source, .tag = tag};
   ring_status status = ring_messages_enter(messages);
   if (status != RING_OK) return status;
   status = messages_check_address(messages, source, tag, true);
   if (status == RING_OK) {
     ring_protocol_want(messages, source);
-    ring_message_driver_await(messages, &aim);
+    ring_message_progress_await(messages, &aim);
     bool found = !messages->broken && messages_found(messages, &probe, info);
     if (messages->broken) *ring_messages_reason() = messages->failure;
     if (!messages->broken && !found)
@@ -259,12 +259,12 @@ ring_status ring_messages_iprobe(ring_messages *messages, int source, int tag, i
   status = messages_check_address(messages, source, tag, true);
   if (status == RING_OK && !messages_found(messages, &probe, NULL)) {
     ring_protocol_want(messages, source);
-    ring_message_driver_poll(messages);
+    ring_message_progress_poll(messages);
     if (messages->broken) *ring_messages_reason() = messages->failure;
     if (messages->broken) status = ring_messages_reason()->status;
   }
   if (status == RING_OK) *found = messages_found(messages, &probe, info);
-  ring_message_driver_notice(messages);
+  ring_message_progress_notice(messages);
   messages_unlock(messages);
   return status;
 }
@@ -275,8 +275,8 @@ ring_status ring_transfer_test(ring_transfer *transfer, int *done) {
   if (transfer == NULL || done == NULL) return ring_messages_invalid("test: an argument is NULL");
   if (!transfer_is_done(transfer) && ring_messages_are_mine(transfer->messages)) {
     messages_lock(transfer->messages);
-    ring_message_driver_poll(transfer->messages);
-    ring_message_driver_notice(transfer->messages);
+    ring_message_progress_poll(transfer->messages);
+    ring_message_progress_notice(transfer->messages);
     messages_unlock(transfer->messages);
   }
   *done = transfer_is_done(transfer);
@@ -307,7 +307,7 @@ void ring_transfer_cancel(ring_transfer *transfer) {
                    messages->rank);
     ring_protocol_complete(messages, transfer, &error);
   }
-  ring_message_driver_notice(messages);
+  ring_message_progress_notice(messages);
   messages_unlock(messages);
 }
 

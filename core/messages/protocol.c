@@ -48,7 +48,7 @@ void ring_protocol_complete(ring_messages *messages, ring_transfer *transfer,
   messages->news = true;
   ring_transfer_complete(transfer, error);
   if (messages->completions >= 0) protocol_announce(messages->completions);
-  if (messages->sleeping > 0) pthread_cond_broadcast(&messages->changed);
+  progress_changed(&messages->progress);
 }
 
 /* Sends the rest of a frame that is sent in part: its receiver would take a FAIL frame for payload. */
@@ -77,7 +77,7 @@ void ring_protocol_fail(ring_messages *messages, const ring_error *error) {
   for (int rank = 0; rank < messages->size; rank++) ring_channel_clear(&messages->channels[rank]);
   ring_matching_clear(&messages->matching); /* the messages that channels still name */
   messages->queued = 0;
-  pthread_cond_broadcast(&messages->changed);
+  progress_changed(&messages->progress);
 }
 
 void ring_protocol_no_memory(ring_messages *messages) {
@@ -259,7 +259,7 @@ void ring_protocol_send_short(ring_messages *messages, int rank, const ring_mess
   ring_channel *channel = &messages->channels[rank];
   ring_packet packet = {.frame = *frame, .payload = payload};
   channel->credit -= message_cost(frame->bytes);
-  if (!messages->driving && channel->first == NULL)
+  if (!messages->progress.moving && channel->first == NULL)
     ring_channel_try(channel, messages_peer(messages, rank), &packet);
   if (packet.sent == RING_HEADER_BYTES + frame->length) return;
   ring_packet *copy = ring_packet_make(frame, payload);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The protocol: what each frame does, and what a send or a receive does first. All functions are called with the
- * mutex; those that touch links, by the driver.
+ * mutex; those that touch links, by the mover.
  *
  *   short   EAGER -> into the buffer of a posted receive, or kept;  CREDIT <- when it has met its receive
  *   long    REQUEST -> kept until it meets a receive;  READY <-;  DATA -> into the buffer, piece by piece

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/platform.h"
 
 ring_error *ring_messages_reason(void) {
   static _Thread_local ring_error reason = {.rank = -1};
@@ -18,7 +17,7 @@ const ring_error *ring_messages_error(const ring_messages *messages) {
 }
 
 bool ring_messages_are_mine(const ring_messages *messages) {
-  return messages->process == ring_platform_process();
+  return ring_progress_is_mine(&messages->progress);
 }
 
 ring_status ring_messages_invalid(const char *problem) {
@@ -72,11 +71,7 @@ void ring_messages_release(ring_messages *messages) {
   }
   if (messages->bell[0] >= 0) close(messages->bell[0]);
   if (messages->bell[1] >= 0) close(messages->bell[1]);
-  if (ring_messages_are_mine(messages)) {
-    pthread_mutex_destroy(&messages->mutex);
-    pthread_cond_destroy(&messages->work);
-    pthread_cond_destroy(&messages->changed);
-  }
+  ring_progress_destroy(&messages->progress);
   free(messages->channels);
   free(messages);
 }

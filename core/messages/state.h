@@ -2,43 +2,38 @@
  *
  * The state of messages: the channels to all ranks, the matching, and the threads that use them.
  *
- * Invariants. The mutex guards everything. One thread at a time is `driving`: it alone touches links,
- * connections under way and the poll set, and releases the mutex only while it sleeps or calls hooks. Another
- * thread that has something to send appends it to a queue and wakes the driver.
+ * Invariants. The mutex of `progress` guards everything. The thread that moves the messages, the mover, alone touches
+ * links, connections under way and the poll set, and releases the mutex only while it sleeps or calls hooks. Another
+ * thread that has something to send appends it to a queue and wakes the mover.
  *
- * Wake-ups. No wait needs the end of its slice; tests/core/messages/test_messages_wakeups.c runs all orders. A thread
- * that waits counts in `waiting`, and in `sleeping` while it does not drive.
+ * Wake-ups, beside those of progress/README.md. tests/core/messages/test_messages_wakeups.c runs all orders.
  *
  *   waits            on        until                            woken by
- *   the driver       bell      its goal, or something to send   `news`: the call that made them ends with notice, or
+ *   the mover        bell      its goal, or something to send   `news`: the call that made them ends with notice, or
  *                              or to open                       waits and rings before; a failure; a waiter while the
- *                                                               thread of the messages drives; the end
- *   another waiter   changed   its goal, or nobody drives       a completion, a message that has come, a failure; a
- *                                                               driver that leaves
- *   close            changed   nobody drives                    the same; it rings again each millisecond
+ *                                                               progress thread moves; the end
+ *   another waiter   changed   its goal, or nobody moves        a completion, a message that has come, a failure; a
+ *                                                               mover that leaves
+ *   close            changed   nobody moves                     the same; it rings again each millisecond
  *   the thread       work      something is in flight and       notice, also of a waiter that leaves; the end
  *                              nobody waits
  */
 #ifndef RING_MESSAGES_STATE_H
 #define RING_MESSAGES_STATE_H
 
-#include <pthread.h>
-
 #include "api/comm_state.h"
 #include "messages/channel.h"
+#include "progress/progress.h"
 
 struct ring_messages {
-  pthread_mutex_t mutex;
-  pthread_cond_t work;
-  pthread_cond_t changed;
-  unsigned process;
+  ring_progress progress;
   size_t references; /* one of the user, one of each transfer that was not freed */
   ring_comm *comm;   /* NULL when it was freed */
   int rank, size;
   ring_channel *channels;
   ring_matching matching;
   ring_poll_set poll_set;
-  int bell[2]; /* a pipe that wakes the driver */
+  int bell[2]; /* a pipe that wakes the mover */
   size_t bell_slot;
   int completions; /* a descriptor that a byte is written to with each completion; -1: none */
   ring_transfer *newest;
@@ -46,26 +41,22 @@ struct ring_messages {
   size_t queued;    /* packets that are not sent */
   bool wants;       /* some channel wants a link */
   ring_transfer *spare;
-  uint64_t moved;        /* frames and pieces of frames, of all channels */
-  atomic_uint entering;  /* threads that wait for the mutex while the driver spins */
-  int waiting, sleeping; /* threads that wait, and those of them that do not drive */
-  bool driving, polling;
-  bool news; /* since the driver fell asleep: a completion, a packet, a wanted link */
-  bool idle; /* the thread sleeps until it is woken */
-  bool threaded, stops;
+  uint64_t moved;       /* frames and pieces of frames, of all channels */
+  atomic_uint entering; /* threads that wait for the mutex while the mover spins */
+  bool polling;         /* the mover sleeps, and the bell wakes it */
+  bool news;            /* since the mover fell asleep: a completion, a packet, a wanted link */
   bool closing, closed, broken;
   ring_error failure; /* once `broken` */
-  pthread_t thread;
 };
 
 static inline void messages_lock(ring_messages *messages) {
   atomic_fetch_add_explicit(&messages->entering, 1, memory_order_relaxed);
-  pthread_mutex_lock(&messages->mutex);
+  pthread_mutex_lock(&messages->progress.mutex);
   atomic_fetch_sub_explicit(&messages->entering, 1, memory_order_relaxed);
 }
 
 static inline void messages_unlock(ring_messages *messages) {
-  pthread_mutex_unlock(&messages->mutex);
+  pthread_mutex_unlock(&messages->progress.mutex);
 }
 
 static inline ring_peer *messages_peer(const ring_messages *messages, int rank) {

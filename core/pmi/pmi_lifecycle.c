@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/fd_registry.h"
 #include "base/platform.h"
-#include "messages/message_driver.h"
+#include "messages/message_progress.h"
 #include "pmi/pmi_failure.h"
 #include "pmi/pmi_links.h"
 #include "pmi/pmi_server.h"

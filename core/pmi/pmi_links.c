@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "messages/message_driver.h"
+#include "messages/message_progress.h"
 #include "pmi/pmi_control.h"
 #include "pmi/pmi_failure.h"
 

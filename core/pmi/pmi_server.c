@@ -10,7 +10,7 @@
 
 #include "base/fd_registry.h"
 #include "base/platform.h"
-#include "messages/message_driver.h"
+#include "messages/message_progress.h"
 #include "pmi/name_service.h"
 #include "pmi/pmi_failure.h"
 #include "pmi/pmix_start.h"

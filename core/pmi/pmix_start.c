@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "messages/message_driver.h"
+#include "messages/message_progress.h"
 #include "pmi/pmi_failure.h"
 
 /* Variables that let each library choose its protocol, beside those that PMIx gives. Open MPI 4 looks for PMIx only

@@ -7,15 +7,12 @@
 
 #include "base/platform.h"
 #include "comms.h"
+#include "messages/message_progress.h"
 #include "messages/message_turn.h"
 
 static inline ring_messages *make_messages(ring_comm *comm) {
   ring_messages *messages = calloc(1, sizeof *messages);
-  FUZZ_PROMISE(messages != NULL);
-  pthread_mutex_init(&messages->mutex, NULL);
-  ring_platform_condition_init(&messages->work);
-  ring_platform_condition_init(&messages->changed);
-  messages->process = ring_platform_process();
+  FUZZ_PROMISE(messages != NULL && ring_message_progress_init(messages) == 0);
   messages->references = 1;
   messages->comm = comm;
   messages->rank = comm->peers.rank;

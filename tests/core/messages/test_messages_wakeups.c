@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The driver of messages in every interleaving of its threads: threads that wait, one of which drives, threads
- * that post and do not wait, and the thread of the messages. No wake-up is lost: every wait returns.
+ * Messages in every interleaving of their threads: threads that wait, one of which moves them, threads
+ * that post and do not wait, and the progress thread. No wake-up is lost: every wait returns.
  */
 #include "interleavings.h"
 #include "messages.h"
@@ -76,7 +76,7 @@ static void wait_for_receive(void *unused) {
 
 /* ---- Scenarios ---------------------------------------------------------------------------- */
 
-/* Threads wait, of which one drives, and get what they wait for in another order. */
+/* Threads wait, of which one moves messages, and get what they wait for in another order. */
 static void receive_in_threads(void *unused) {
   (void)unused;
   open_alone();
