@@ -39,30 +39,16 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-import sparkring._core_loader  # first: it loads sparkring._core, which all others import
-import sparkring._device.device  # it gives Communicator the method device
-import sparkring._locations  # it gives Communicator the methods minloc and maxloc
-import sparkring._messages  # it gives Communicator the method messages
-import sparkring._mpi.mpi_init  # it gives Communicator the method mpi_init
-import sparkring._mpi.mpi_run  # it gives Communicator the method mpi_run
-import sparkring._objects.collectives  # it gives Communicator the methods for objects
-import sparkring._reducer  # it gives Communicator the method reducer
-import sparkring._request  # it makes Request awaitable
-import sparkring._run_state  # it gives Communicator attempt and progress
-import sparkring._timeline  # it gives Communicator start_timeline and stop_timeline
-import sparkring.frameworks._raft  # it gives Communicator the method raft_handle
-import sparkring.frameworks._torch_group  # noqa: F401 (it gives Communicator torch_group)
-from sparkring._communicator import init
+import sparkring._core_loader  # noqa: F401 (first: it loads sparkring._core)
+from sparkring._communicator import Communicator
 from sparkring._core import (
     AbortedError,
     AuthError,
     BusyError,
-    Communicator,
     InvalidError,
     MismatchError,
     NoMemoryError,
     PeerLostError,
-    Request,
     RingError,
     Submission,
     SystemCallError,
@@ -72,10 +58,11 @@ from sparkring._core import (
 from sparkring._core import version as __version__
 from sparkring._device.array import DeviceArray
 from sparkring._device.device import Device, DeviceExplanation
-from sparkring._docs import attach
 from sparkring._explanation import Explanation
+from sparkring._init import init
 from sparkring._messages import Messages, MessageStatus, Transfer
 from sparkring._reducer import Reducer
+from sparkring._request import Request
 from sparkring.frameworks import (
     gpus,
     jax_config,
@@ -129,7 +116,6 @@ __all__ = [
     "xgboost_config",
 ]
 
-attach()
 _public = __all__
 # help() prints all names in __all__ in full, which would be 2,000 lines. A star import uses it.
 globals()["__all__"] = ["__version__", "data", "frameworks", "models", "spark"]

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from sparkring._core import Communicator, InvalidError
+from sparkring._core import CommunicatorBase, InvalidError
 
 Value = TypeVar("Value")
 
 
-def agree(comm: Communicator, make: Callable[[], Value]) -> Value:
+def agree(comm: CommunicatorBase, make: Callable[[], Value]) -> Value:
     """Return the result of `make`, which may differ between ranks.
 
     `make` must not call the communicator. Where `make` fails on one rank, every rank raises the

@@ -1,288 +1,249 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open the communicator of this process.
+"""The communicator: its life, and all methods that it has.
 
-A process has one communicator at a time: ranks that used two communicators in different orders
-would wait for each other for ever. Spark reuses its Python workers. So `init` in a Spark task
-aborts a communicator that an earlier task has left open.
+Its base classes, in `sparkring._calls`, are the methods that call the core, and what is made of
+them; `CommunicatorBase`, in C, is the core. A method that opens something else, or prepares a
+framework, is a function beside what it opens or prepares, and stands in the list in the class.
 """
+# mypy: allow-untyped-defs
 
 from __future__ import annotations
 
-import atexit
-import os
-import threading
-import weakref
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, final, overload
 
-from sparkring import _barrier_task as barrier_task
-from sparkring import _core
-from sparkring import _options as options
-from sparkring import _run_state as run_state
-from sparkring import _spark_encryption as spark_encryption
-from sparkring._core import BusyError, Communicator, InvalidError
+from sparkring import _messages, _reducer, _run_state, frameworks
+from sparkring._calls.groups import Groups
+from sparkring._calls.locations import Locations
+from sparkring._calls.objects import Objects
+from sparkring._calls.reduce_scatters import ReduceScatters
+from sparkring._calls.resources import Resources
+from sparkring._calls.timeline import Timeline
+from sparkring._device import device as _device
+from sparkring._mpi import mpi_init as _mpi_init
+from sparkring._mpi import mpi_run as _mpi_run
+from sparkring._request import Request, starts
+from sparkring.frameworks import _raft, _torch_group
 
-Exchange = Callable[[str], Sequence[str]]
+if TYPE_CHECKING:
+    from types import TracebackType
 
+    from typing_extensions import Concatenate, Self
 
-class _Opened(NamedTuple):
-    """The last communicator of a process, and the Spark task attempt that has opened it."""
-
-    communicator: weakref.ref[Communicator]
-    process: int
-    attempt: int | None
-
-
-_last: _Opened | None = None
-_opening = threading.Lock()
-atexit.register(_core.end)
+    from sparkring._types import Given, Value
 
 
-def init(
-    *,
-    rank: int | None = None,
-    size: int | None = None,
-    addresses: Iterable[str] | None = None,
-    root_address: str | None = None,
-    token: str | bytes | None = None,
-    job: str | None = None,
-    ports: tuple[int, int] | None = None,
-    timeout: float | None = None,
-    call_timeout: float = 600.0,
-    warn_after: float | None = None,
-    algorithms: str | None = None,
-    exchange: Exchange | None = None,
-    shared_memory: bool = True,
-    connections: int | None = None,
-    encryption: bool | None = None,
-    backend: str | None = None,
-    timeline: str | os.PathLike[str] | None = None,
-) -> Communicator:
-    """Find the other ranks and form a communicator with them.
+def _method(
+    function: Callable[Concatenate[Any, Given], Value],
+) -> Callable[Concatenate[Communicator, Given], Value]:
+    """Return a function whose communicator is optional as a method, which always has one."""
+    return function
 
-    Without ``rank``, `init` looks for, in this order: the PySpark barrier task that runs it; the
-    environment of ``sparkring-run``, Open MPI, MPICH, torchrun or Slurm. Outside both, it
-    opens a communicator of one rank. Every rank of the job must call `init`. It returns when the
-    rendezvous is complete.
 
-    A process has one communicator at a time: close it before the next `init`. The exception is a
-    communicator that another Spark task has left open in this process: `init` aborts it. In a
-    script of `sparkring.spark.run` the first call returns the communicator of the run. It has the
-    options of the run; the arguments of `init` are ignored.
+@final
+class Communicator(Locations, ReduceScatters, Groups, Objects, Resources, Timeline):
+    """A verified group of processes that run collectives together.
 
-    Ctrl-C ends every wait in `init` and in the methods of the communicator. The communicator is
-    then broken, and the other ranks receive the reason. In a Spark task, the end of the parent
-    process has the same effect, because a worker must not outlive its executor. The process that
-    was the parent at the import of ``sparkring`` counts. Calls and requests then raise
-    :class:`AbortedError`.
+    `sparkring.init` returns it. Every rank makes the same calls in the same order.
+    As a context manager it closes at the end of the block. When the block raises, it
+    aborts with the name of the exception, so that the other ranks do not wait. The
+    collection of an open communicator aborts it, with a `ResourceWarning`.
 
-    In a barrier task, call `init` before the task reads rows or does anything else that may fail or
-    take long. Until the last task of the stage has called `init`, the other tasks wait in Spark's
-    ``allGather``. Spark may end the stage during this wait: a task has failed before it called
-    `init`, has waited longer than ``timeout``, or was lost with its host. Then the whole executors
-    of the waiting tasks end, too, with exit code 50, and Spark starts new executors
-    (``local[n]`` has no executors). Once all tasks have called `init`, none waits in ``allGather``,
-    and executors stay when a task fails or is lost. `sparkring.spark.run` calls `init` first of
-    all.
+    Notes
+    -----
+    *Arrays.* ``x`` is a NumPy array or anything else with the buffer protocol
+    (`array.array`, `bytearray`, `memoryview`, `bytes`), or a Python or NumPy number.
+    A buffer is read without a copy. An ``int`` is int64, a ``float`` float64 and a
+    ``complex`` complex128. Element types are bool, int8, uint8, int16, uint16, int32,
+    uint32, int64, uint64, float16, bfloat16, float32, float64, complex64 and complex128.
+    bfloat16 is an array of the dtype that the package ml_dtypes adds to NumPy, or any
+    buffer of uint16 together with ``dtype="bfloat16"``. An input that is not contiguous
+    in C order, or not aligned, is copied in C order first.
+    Foreign byte order is an error.
 
-    Parameters
-    ----------
-    rank : int, optional
-        The rank of this process, from 0 to ``size - 1``. Needs ``addresses``, or ``size`` and
-        ``root_address``.
-    size : int, optional
-        The number of processes; by default the number of addresses.
-    addresses : iterable of str, optional
-        The host of every rank, in rank order: ``"host"``, ``"host:port"`` or ``"[v6]:port"``. Ports
-        are ignored.
-    root_address : str, optional
-        The host of rank 0, when the hosts of the other ranks are unknown.
-    token : str or bytes, optional
-        The job's shared secret, at least 16 random bytes. Only processes with the token can join.
-        Without a token the methods for objects raise an error. The default applies when the
-        environment names the ranks: the contents of the file in ``SPARKRING_TOKEN_FILE``, or the
-        value of ``SPARKRING_TOKEN``. A barrier task needs no token: Spark carries public keys
-        between the ranks, and every two ranks derive a secret of their own from the keys.
-    job : str, optional
-        The name of the job. It separates jobs that share addresses and token.
-    ports : (int, int), optional
-        The first and the last port to listen on. By default rank 0 listens on a port from 21000 to
-        31999 (in a barrier task on any port), and links use any free port. When the environment
-        names the ranks, the default is ``SPARKRING_PORTS``, if it is set.
-    timeout : float, optional
-        Seconds until the rendezvous must be complete; by default 300 or, when the environment names
-        the ranks, ``SPARKRING_TIMEOUT``. In a barrier task, seconds until all tasks have called
-        `init`, and as long again until they are connected.
-    call_timeout : float
-        Seconds that a later call may wait for other ranks without progress.
-    warn_after : float, optional
-        Seconds without progress after which a waiting call logs a warning, and again after twice as
-        long. The warning names the ranks that the call waits for and their last calls. The logger
-        is ``"sparkring"`` of `logging`, which writes to the standard error output by default. 0 for
-        no warnings. By default ``SPARKRING_WARN_AFTER`` or, if that is not set, 60.
-    algorithms : str, optional
-        Rules for the choice of algorithms, the same on every rank, such as
-        ``"allreduce:ring:64KiB-,broadcast:tree:-1MiB"``. A rule has a collective, one of its
-        algorithms and, unless it is for every size, a range of bytes of the larger of a rank's two
-        buffers. The first rule that matches a call counts; `Communicator.explain` returns the
-        algorithm of a call. By default ``SPARKRING_ALGORITHM``, if it is set. The algorithms are,
-        for allreduce: direct, doubling, halving (not for float16 and bfloat16, where the rule is
-        passed over), ring, hierarchical (only for several hosts with several ranks on some of them;
-        passed over elsewhere); reduce and broadcast: tree, chain; reduce_scatter and
-        reduce_scatterv: direct, ring; scan and exscan: doubling, chain; allgather and allgatherv:
-        bruck, ring; gather, gatherv, scatter and scatterv: tree, direct; alltoall: bruck,
-        pairwise.
-    exchange : callable, optional
-        Takes this rank's string and returns the strings of all ranks, in rank order, as
-        ``BarrierTaskContext.allGather`` does. The strings are no secret. But an attacker that can
-        change the strings in transit can pass for a rank. `init` raises the error of ``exchange``.
-    shared_memory : bool
-        Whether ranks of one host use shared memory, where they can. Large results are in shared
-        memory, too: a child that this process forks shares them, and writes to the same memory.
-        ``False`` on one rank turns shared memory off on its host; so does ``0`` in the variable
-        ``SPARKRING_SHARED_MEMORY``.
-    connections : int, optional
-        Connections of a link between two hosts, 1 to 16, the same on every rank. The bytes of the
-        link go over all its connections, because one connection is often limited to a part of the
-        bandwidth. By default ``SPARKRING_CONNECTIONS`` or, if that is not set, 1. Within a host a
-        link is one connection, unless connections are given and shared memory is turned off.
-    encryption : bool, optional
-        Whether the traffic of the ranks over the network is encrypted, the same on every rank. The
-        protocol is TLS 1.3 with a key from ``token`` or ``exchange``, one of which is required. A
-        barrier task has an exchange. Shared memory of a host is not part of the network. By
-        default ``SPARKRING_ENCRYPTION``, 1 or 0. If that is not set, yes in the tasks of a Spark
-        that encrypts its own traffic (``spark.network.crypto.enabled``, ``spark.ssl.rpc.enabled``
-        or ``spark.authenticate.enableSaslEncryption``), else no.
-    backend : str, optional
-        What carries collectives out, the same on every rank: ``"native"``, or ``"mpi"`` for the MPI
-        library of the ``mpirun`` or ``srun`` that has started the ranks, on networks that
-        sparkring does not drive itself. MPI is loaded at run time, and initialized where the
-        program has not done so. Messages, and all else that is no collective, use the links of
-        sparkring in any case. With MPI ``call_timeout`` is for the whole call, and MPI encrypts
-        nothing. After an error of a communicator end the process: MPI may still use the arrays of
-        the call, which are not freed any more. By default ``SPARKRING_BACKEND`` or, if that is not
-        set, ``"native"``.
-    timeline : str or path, optional
-        A directory for the timelines of the ranks, the same on every rank, as for
-        `Communicator.start_timeline`. By default ``SPARKRING_TIMELINE``, if it is set. ``""`` for
-        none.
+    *Results.* The result is a new NumPy array of the dtype of ``x``, or ``out``.
+    ``out`` must be writable, contiguous in C order and aligned. It must have the dtype
+    and the number of elements of the result. Each method documents which overlap of
+    ``x`` and ``out`` it permits. Where the result has the shape of ``x``, a number gives
+    a NumPy scalar and a 0-d array gives a 0-d array. Arrays are cut into parts along the
+    first dimension. Large results are in memory that the ranks of a host share, which
+    saves copies: see `empty`. A result lives as long as any other array, also after the
+    end of the communicator.
 
-    Returns
-    -------
-    Communicator
+    *Tensors.* ``x`` may also be a tensor of PyTorch, an array of JAX or an eager tensor of
+    TensorFlow in the memory of the CPU, a `pandas.Series`, an array of pyarrow without nulls, or
+    any object with ``__dlpack__`` or ``__array_interface__``. The result is of the same library,
+    as is the result of a request and of each array of a group. It is a NumPy array where the
+    library has no ``from_dlpack``, and where a Series or an array of pyarrow would need a second
+    dimension. The memory is read without a copy, except for a tensor that is not contiguous and
+    for booleans of pyarrow. ``out`` may be a tensor of PyTorch, contiguous in C order. The
+    other libraries do not let their arrays be written. A parameter that requires a gradient is
+    used without it, and autograd does not see that ``out`` changes. bfloat16 needs no
+    ``dtype``.
 
-    Raises
-    ------
-    InvalidError
-        For invalid arguments or variables, in a Spark task outside barrier stages, and while this
-        process has an open communicator.
-    TimeoutError
-        When ranks are missing. The message names the missing ranks and the usual causes.
-    AuthError
-        When the peer at the address of a rank cannot prove that it belongs to the job.
-    MismatchError
-        When the ranks have different ``algorithms``, ``connections``, ``encryption`` or
-        ``backend``.
-    UnsupportedError
-        When ``backend`` is ``"mpi"`` and a rank has no MPI library, not that of the launcher, or no
-        launcher of MPI.
-    BusyError
-        While another thread is in `init`, or with MPI in `Communicator.split`.
+    *GPUs.* ``x`` may be in the memory of a GPU: a tensor of PyTorch, an array of CuPy, anything
+    with ``__cuda_array_interface__`` or DLPack. The result is of the same library, or a
+    `DeviceArray`. `allreduce`, `reduce`, `broadcast`, `allgather`, `reduce_scatter`, `alltoall`,
+    `alltoallv`, `send`, `recv` and the groups take such arrays, without a copy. The first such
+    call opens the device of the communicator, on all ranks: see `device`. The call runs in the
+    order of the current stream of the library; `Device.wait` waits for its end, and raises its
+    error. Other methods raise an error: pass ``x.cpu()``.
 
-    Examples
-    --------
-    In a function for ``rdd.barrier().mapPartitions``, or in a script for ``sparkring-run``:
+    *Objects.* The methods named ``_object`` take anything that can be pickled: see
+    `allgather_object`. The methods for arrays, such as `gather`, are far faster.
 
-    >>> with sparkring.init() as comm:
-    ...     total = comm.allreduce(gradient)
+    *Requests.* A method named ``_start`` has the arguments of the method without
+    ``_start``, and returns a `Request` while the call runs in the background. Requests
+    run one at a time, in the order of their starts. The order must be the same on every
+    rank. A blocking call runs when all earlier requests are complete.
 
-    Two processes that know each other's hosts:
+    *Threads.* One call at a time: a call from a second thread raises `BusyError`.
+    A waiting call releases the interpreter lock, so other threads continue. Ctrl-C
+    interrupts a waiting call. Any thread may read at any time: `link`, `counters`,
+    `usable` and the other properties. Different communicators are independent.
 
-    >>> comm = sparkring.init(rank=0, addresses=["alpha", "beta"], token=secret)
+    *Errors.* After an error in a collective the communicator is broken: `usable` is
+    false and later calls raise the same error. `InvalidError` and `BusyError` do not
+    break it. An interrupted call breaks it. A method documents the errors after which
+    the communicator stays usable.
     """
-    attempt, encrypts = None, False
-    if rank is None:
-        if any(given is not None for given in (size, addresses, root_address, exchange)):
-            raise InvalidError(
-                "rank is missing: size, addresses, root_address or exchange was given, so rank must"
-                " be given too"
-            )
-        if (of_run := run_state.open_communicator()) is not None:
-            return of_run
-        task = barrier_task.find(options.check_seconds("timeout", timeout) or 300.0)
-        if task is not None:
-            rank, addresses, attempt, encrypts, exchange = task
-    as_spark = encryption is None and spark_encryption.by_default(encrypts)
-    checked = (
-        options.check_rank(rank),
-        options.check_count("size", size),
-        options.check_addresses(addresses),
-        None if root_address is None else options.check_text("root_address", root_address),
-        options.check_token(token),
-        None if job is None else options.check_text("job", job),
-        options.check_ports(ports),
-        options.check_seconds("timeout", timeout),
-        options.check_seconds("call_timeout", call_timeout),
-        options.check_warn_after(warn_after),
-        None if algorithms is None else options.check_text("algorithms", algorithms),
-        exchange,
-        options.check_flag("shared_memory", shared_memory),
-        options.check_count("connections", connections),
-        options.check_encryption(True if as_spark else encryption),
-        attempt is not None,
-        None if backend is None else options.check_text("backend", backend),
-    )
-    if as_spark and rank is not None and exchange is None:
-        spark_encryption.check_token(checked[4], checked[1] or len(checked[2] or ()))
-    if timeline is None:
-        timeline = os.environ.get("SPARKRING_TIMELINE", "")
-    communicator = _open(checked, attempt)
-    if os.fspath(timeline):
-        _record(communicator, timeline)
-    return communicator
 
+    __slots__ = ()
 
-def current() -> Communicator | None:
-    """Return the open communicator of this process, unless another Spark task has opened it."""
-    if _last is None or _last.process != os.getpid():
-        return None
-    communicator = _last.communicator()
-    if communicator is None or not communicator.usable or _last.attempt != barrier_task.attempt():
-        return None
-    return communicator
+    messages = _messages.messages
+    reducer = _reducer.reducer
+    device = _device.device
+    mpi_init = _mpi_init.mpi_init
+    mpi_run = _mpi_run.mpi_run
+    progress = _run_state.progress
+    gpus = _method(frameworks.gpus)
+    jax_config = _method(frameworks.jax_config)
+    lightgbm_config = _method(frameworks.lightgbm_config)
+    nccl_id = _method(frameworks.nccl_id)
+    ray_config = _method(frameworks.ray_config)
+    tf_config = _method(frameworks.tf_config)
+    torch_env = _method(frameworks.torch_env)
+    xgboost_config = _method(frameworks.xgboost_config)
+    raft_handle = _raft.raft_handle
+    torch_group = _torch_group.torch_group
 
+    def __init_subclass__(cls) -> NoReturn:
+        raise TypeError("type 'sparkring.Communicator' is not an acceptable base type")
 
-def _record(communicator: Communicator, timeline: str | os.PathLike[str]) -> None:
-    try:
-        communicator.start_timeline(timeline)
-    except BaseException:
-        communicator.abort("its timeline cannot be written")
-        raise
+    @property
+    def attempt(self) -> int:
+        """int: the number of earlier launches of the ranks by `sparkring.spark.run`, from 0."""
+        return _run_state.attempt()
 
+    def barrier(self) -> None:
+        """Wait until every rank has called `barrier`.
 
-def _open(checked: tuple[Any, ...], attempt: int | None) -> Communicator:
-    global _last
-    if not _opening.acquire(blocking=False):
-        raise BusyError("another thread of this process is in sparkring.init()")
-    try:
-        _end_previous(attempt)
-        communicator = _core.open(*checked)
-        _last = _Opened(weakref.ref(communicator), os.getpid(), attempt)
-        return communicator
-    finally:
-        _opening.release()
+        Raises
+        ------
+        MismatchError, PeerLostError, TimeoutError, AbortedError
+            As for `allreduce`.
+        """
+        self._barrier(None)
 
+    @starts
+    def barrier_start(self) -> Request[None]:
+        return self._barrier(Request)
 
-def _end_previous(attempt: int | None) -> None:
-    """Refuse a second communicator, unless another Spark task has left the first one open."""
-    if _last is None or _last.process != os.getpid():
-        return
-    communicator = _last.communicator()
-    if communicator is None or not communicator.usable:
-        return
-    if attempt == _last.attempt:
-        raise InvalidError(
-            f"this process has an open communicator, {communicator!r}: use it, or close it"
-            " before the next init()"
-        )
-    communicator.abort("its Spark task ended without closing it")
+    @overload
+    def split(self, color: int, key: int = ...) -> Communicator: ...
+    @overload
+    def split(self, color: None, key: int = ...) -> None: ...
+    @overload
+    def split(self, color: int | None, key: int = ...) -> Communicator | None: ...
+    def split(self, color, key=0):
+        """Make a communicator of the ranks that pass the same color.
+
+        Every rank calls `split`. Close the new communicator, or use it as a context manager.
+        Parent and child can be used at the same time and end independently of each other.
+        Only the death of a rank breaks both.
+
+        Parameters
+        ----------
+        color : int or None
+            0 or more. ``None`` for a rank that is to be in no new communicator.
+        key : int
+            Orders the ranks of the new communicator. Ranks with equal keys are ordered by
+            their rank in the parent.
+
+        Returns
+        -------
+        Communicator or None
+
+        Raises
+        ------
+        InvalidError, MismatchError, PeerLostError, TimeoutError, AbortedError
+            As for `allreduce`. The parent stays usable where only the child could not be
+            opened.
+
+        Examples
+        --------
+        >>> with comm.split(comm.rank % 2) as half:  # even ranks and odd ranks
+        ...     half.allreduce(numpy.ones(3))
+        """
+        return self._split(color, key)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Wait until every rank has called `close`, and end all links.
+
+        `close` first waits for running requests. At the end it waits, for 5 seconds at most,
+        until the last messages of this rank have arrived.
+        Closing a closed or aborted communicator does nothing.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds until the other ranks must have called `close`, more than 0. By default
+            the call timeout. `abort` does not wait.
+
+        Raises
+        ------
+        PeerLostError, TimeoutError, AbortedError
+            When the other ranks did not call `close` in time, or the communicator was
+            broken already. The communicator is closed all the same.
+        MismatchError
+            When another rank has made another call.
+        InvalidError
+            When ``timeout`` is no positive number. The communicator stays open.
+        """
+        self._close(timeout)
+
+    def abort(self, reason: str | None = None) -> None:
+        """End the communicator at once, from this rank alone.
+
+        The current or next call of the other ranks raises `AbortedError`, and
+        so does every running request. If another thread of this process waits
+        in a call, `abort` ends this call first, with `AbortedError`. A signal
+        handler that interrupts a wait may call `abort` to end the wait.
+
+        Parameters
+        ----------
+        reason : str, optional
+            Part of the error on the other ranks.
+
+        Raises
+        ------
+        BusyError
+            When the call of another thread does not end within 10 s.
+        """
+        self._abort(reason)
+
+    def __enter__(self) -> Self:
+        """Return the communicator."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the communicator, or after an exception abort with its name as the reason."""
+        if kind is None:
+            self.close()
+        else:
+            self.abort(kind.__name__)

@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sparkring import _core
+from sparkring._calls.objects import check_token
 from sparkring._closing import Closing
-from sparkring._core import Communicator, MessagesHandle, TransferHandle
-from sparkring._method import method
+from sparkring._core import MessagesHandle, TransferHandle
 from sparkring._objects.codec import pack, unpack
-from sparkring._objects.collectives import check_token
 from sparkring._options import check_argument
+
+if TYPE_CHECKING:
+    from sparkring._communicator import Communicator
 
 
 def _any(name: str, source_or_tag: int | None) -> int:
@@ -408,7 +410,6 @@ class Messages(Closing):
         self._handle.abort(reason)
 
 
-@method
 def messages(self: Communicator) -> Messages:
     """Open messages between all ranks, outside the order of collectives. Collective.
 

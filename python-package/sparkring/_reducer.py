@@ -6,13 +6,15 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sparkring import _core
 from sparkring import _options as options
 from sparkring._closing import Closing
-from sparkring._core import Communicator, ReducerHandle, Submission
-from sparkring._method import method
+from sparkring._core import ReducerHandle, Submission
+
+if TYPE_CHECKING:
+    from sparkring._communicator import Communicator
 
 _ALLREDUCE, _GROUP, _REDUCE_SCATTER, _BROADCAST, _ALLGATHER, _ALLTOALL, _BARRIER = range(7)
 
@@ -351,7 +353,6 @@ def _check_cycle(seconds: float | None) -> float:
     return -1.0 if seconds == 0 else options.check_seconds("cycle_time", seconds)
 
 
-@method
 def reducer(
     self: Communicator,
     *,

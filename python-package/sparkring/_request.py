@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Awaiting a request in asyncio.
+"""A started collective, and how it is awaited in asyncio.
 
 The event loop polls the request. A waiting thread would react sooner, but cannot be cancelled, and
 asyncio has few threads.
@@ -11,92 +11,202 @@ waiter of its own, so any number of tasks may wait for one request.
 
 from __future__ import annotations
 
+import inspect
 import time
-from collections.abc import Generator
-from types import TracebackType
-from typing import Any, NoReturn
+from collections.abc import Callable, Coroutine, Generator
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, final
 
-from sparkring._core import Request
+from sparkring._core import RequestBase, RingError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
 
 _BRISK = 50e-6  # seconds of polling in every turn of the loop; then about every millisecond
 _LONGEST = 5e-3  # seconds between two polls
 
-
-async def _done(request: Request[Any]) -> Any:
-    """Poll at once, and then in steps that grow with the elapsed time."""
-    import asyncio  # not at the top: a sixth of the time of `import sparkring`
-
-    start = time.monotonic()
-    while not request.test():
-        passed = time.monotonic() - start
-        await asyncio.sleep(0 if passed < _BRISK else min(passed / 4, _LONGEST))
-    return request.wait()
+_Result = TypeVar("_Result", covariant=True)
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-def _await(self: Request[Any]) -> Generator[Any, None, Any]:
-    """Wait without blocking the event loop; return the result of `wait`."""
-    return _done(self).__await__()
+@final
+class Request(RequestBase[_Result], Coroutine[Any, Any, _Result]):
+    """A started collective.
 
+    The methods of `Communicator` with names that end in ``_start`` return a request.
+    The arrays of the call must not be used until the request is complete. The request
+    keeps the arrays, and they cannot be resized, until `wait` or `test` has reported
+    that it is complete.
 
-def _send(self: Request[Any], _: None, /) -> Any:
-    """Advance as a coroutine of an asyncio task: return a waiter, or stop with the result.
+    ``await`` waits for a request without blocking the event loop of asyncio.
+    ``asyncio.create_task`` takes a request; cancelling the task ends the wait and not the
+    request. As a context manager a request waits at the end of the block, also after an
+    exception. The collection of an incomplete request waits for it. To end a request
+    sooner, abort the communicator.
 
-    Parameters
-    ----------
-    _ : None
-        What asyncio passes.
+    Notes
+    -----
+    Any thread may use a request, one thread at a time. A request fails with the
+    communicator: every later request raises the same error.
 
-    Returns
-    -------
-    asyncio.Future
-        A waiter for the task.
-
-    Raises
-    ------
-    StopIteration
-        When the request is complete; its value is the result of `wait`.
+    Examples
+    --------
+    >>> request = comm.allreduce_start(gradient)
+    >>> prepare_the_next_batch()
+    >>> gradient = request.wait()
     """
-    import asyncio
 
-    if self.test():
-        raise StopIteration(self.wait())
-    return next(iter(asyncio.ensure_future(_done(self)).__await__()))
+    __slots__ = ()
+
+    def __init_subclass__(cls) -> NoReturn:
+        raise TypeError("type 'sparkring.Request' is not an acceptable base type")
+
+    def wait(self) -> _Result:
+        """Wait until the request is complete and return the result.
+
+        Ctrl-C interrupts the wait and breaks the communicator. `wait` can be called again.
+
+        Returns
+        -------
+        numpy.ndarray or NumPy scalar or out or None
+            The return value of the method without ``_start``, the same object each time.
+
+        Raises
+        ------
+        MismatchError, PeerLostError, TimeoutError, AbortedError
+            As for `Communicator.allreduce`.
+        BusyError
+            While another thread waits for this request. Also in a signal handler that
+            interrupts a wait of the thread that runs the request.
+        """
+        return self._wait()
+
+    def test(self) -> bool:
+        """Return whether the request is complete, without waiting.
+
+        Returns
+        -------
+        bool
+
+        Raises
+        ------
+        MismatchError, PeerLostError, TimeoutError, AbortedError
+            The error of `wait`, when the request has failed.
+        """
+        return self._test()
+
+    def __enter__(self) -> Self:
+        """Return the request."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Wait until the request is complete. An exception of the block comes before its error."""
+        try:
+            self.wait()
+        except RingError:
+            if kind is None:
+                raise
+
+    def __await__(self) -> Generator[Any, None, _Result]:
+        """Wait without blocking the event loop; return the result of `wait`."""
+        return self._done().__await__()
+
+    async def _done(self) -> _Result:
+        """Poll at once, and then in steps that grow with the elapsed time."""
+        import asyncio  # not at the top: a sixth of the time of `import sparkring`
+
+        start = time.monotonic()
+        while not self.test():
+            passed = time.monotonic() - start
+            await asyncio.sleep(0 if passed < _BRISK else min(passed / 4, _LONGEST))
+        return self.wait()
+
+    def send(self, _: None, /) -> Any:
+        """Advance as a coroutine of an asyncio task: return a waiter, or stop with the result.
+
+        Parameters
+        ----------
+        _ : None
+            What asyncio passes.
+
+        Returns
+        -------
+        asyncio.Future
+            A waiter for the task.
+
+        Raises
+        ------
+        StopIteration
+            When the request is complete; its value is the result of `wait`.
+        """
+        import asyncio
+
+        if self.test():
+            raise StopIteration(self.wait())
+        return next(iter(asyncio.ensure_future(self._done()).__await__()))
+
+    def throw(
+        self,
+        kind: type[BaseException] | BaseException,
+        value: BaseException | object = None,
+        traceback: TracebackType | None = None,
+        /,
+    ) -> NoReturn:
+        """Raise an exception in the waiting task, as a coroutine does; the request continues.
+
+        Parameters
+        ----------
+        kind : type or exception
+            The exception, or its class.
+        value : exception, optional
+            The exception, if ``kind`` is a class.
+        traceback : traceback, optional
+            Its traceback.
+        """
+        error = value if isinstance(value, BaseException) else kind
+        if isinstance(error, type):
+            error = error() if value is None else error(value)
+        raise error if traceback is None else error.with_traceback(traceback)
+
+    def close(self) -> None:
+        """End the wait, as a coroutine does; the request continues."""
 
 
-def _throw(
-    self: Request[Any],
-    kind: type[BaseException] | BaseException,
-    value: BaseException | None = None,
-    traceback: TracebackType | None = None,
-    /,
-) -> NoReturn:
-    """Raise an exception in the waiting task, as a coroutine does; the request continues.
+_START = """Start `{name}` and return before it is complete.
 
-    Parameters
-    ----------
-    kind : type or exception
-        The exception, or its class.
-    value : exception, optional
-        The exception, if ``kind`` is a class.
-    traceback : traceback, optional
-        Its traceback.
-    """
-    error = value if isinstance(value, BaseException) else kind
-    if isinstance(error, type):
-        error = error() if value is None else error(value)
-    raise error if traceback is None else error.with_traceback(traceback)
+{lengths}Parameters
+----------
+{parameters} : as for `{name}`
+    Arrays must not be used until the request is complete.
 
+Returns
+-------
+Request
+    Its result is the return value of `{name}`.
 
-def _close(self: Request[Any]) -> None:
-    """End the wait, as a coroutine does; the request continues."""
+Raises
+------
+InvalidError
+    For invalid arguments.
+MismatchError, PeerLostError, TimeoutError, AbortedError
+    When the communicator is broken already. The request raises later errors."""
+_LENGTHS = """The ranks exchange their lengths first. This exchange waits for the other ranks and
+for all earlier requests.
+
+"""
+_SENDS_LENGTHS = ("allgatherv", "gatherv", "alltoallv")
 
 
-for _name, _function in {
-    "__await__": _await,
-    "send": _send,
-    "throw": _throw,
-    "close": _close,
-}.items():
-    _function.__name__ = _name
-    _function.__qualname__ = f"Request.{_name}"
-    setattr(Request, _name, _function)
+def starts(method: _Method) -> _Method:
+    """Document the method that starts a collective. It has the parameters of the collective."""
+    name = method.__name__.removesuffix("_start")
+    parameters = ", ".join([*inspect.signature(method).parameters][1:])
+    lengths = _LENGTHS if name in _SENDS_LENGTHS else ""
+    method.__doc__ = _START.format(name=name, parameters=parameters, lengths=lengths)
+    return method

@@ -12,10 +12,12 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sparkring._core import Communicator, InvalidError
-from sparkring._method import attribute, method
+from sparkring._core import InvalidError
+
+if TYPE_CHECKING:
+    from sparkring._communicator import Communicator
 
 Reporter = Callable[[float, "float | None", "dict[str, Any]"], None]
 
@@ -61,13 +63,11 @@ def open_communicator() -> Communicator | None:
     return _communicator if _communicator is not None and _communicator.usable else None
 
 
-@attribute
-def attempt(self: Communicator) -> int:
-    """int: the number of earlier launches of the ranks by `sparkring.spark.run`, from 0."""
+def attempt() -> int:
+    """Return the number of earlier launches of the ranks, from 0."""
     return _attempt
 
 
-@method
 def progress(self: Communicator, step: float, total: float | None = None, **metrics: float) -> None:
     """Report the progress of this rank to the driver of `sparkring.spark.run`.
 

@@ -11,14 +11,6 @@ static const char *const texts[ARGUMENTS_NAMES] = {
 #undef ARGUMENTS_TEXT
 };
 
-int arguments_intern(module_state *state) {
-  for (int name = 0; name < ARGUMENTS_NAMES; name++) {
-    state->names[name] = PyUnicode_InternFromString(texts[name]);
-    if (state->names[name] == NULL) return -1;
-  }
-  return 0;
-}
-
 /* ---- One argument ------------------------------------------------------------------------- */
 
 /* Raises TypeError, which names the argument. */
@@ -44,7 +36,7 @@ int arguments_read_size(PyObject *value, const char *name, Py_ssize_t *size) {
 }
 
 int arguments_read_int(module_state *state, PyObject *value, const char *name, int *number) {
-  Py_ssize_t read;
+  Py_ssize_t read = 0;
   if (arguments_read_size(value, name, &read) < 0) return -1;
   *number = (int)read;
   if (read >= INT_MIN && read <= INT_MAX) return 0;
@@ -108,45 +100,15 @@ static int read_one(arguments *arguments, module_state *state, arguments_name na
 
 /* ---- All of them -------------------------------------------------------------------------- */
 
-/* Raises an error: the call does not fit the method. */
-static int refuse(const arguments_form *form, const arguments_given *given, const char *format,
-                  PyObject *name) {
-  PyObject *why = PyUnicode_FromFormat(format, name);
-  if (why)
-    PyErr_Format(PyExc_TypeError, "%s%s() %U", form->method, given->start ? "_start" : "", why);
-  Py_XDECREF(why);
-  return -1;
-}
-
-/* The index in the form of an argument that was given by name; -1 for an unknown name. */
-static int find_place(const arguments_form *form, const module_state *state, PyObject *name) {
-  for (int i = 0; i < form->count; i++)
-    if (state->names[form->names[i]] == name) return i;
-  for (int i = 0; i < form->count; i++)
-    if (PyUnicode_Compare(state->names[form->names[i]], name) == 0) return i;
-  return -1;
-}
-
 int arguments_read(arguments *arguments, module_state *state, const arguments_form *form,
                    const arguments_given *given) {
-  unsigned seen = 0;
   *arguments = (struct arguments){.out = Py_None, .op = "sum", .prescale = 1, .postscale = 1};
-  if (given->positional > form->positional)
-    return refuse(form, given, "got too many positional arguments", NULL);
-  for (int i = 0; i < given->positional; i++, seen = seen << 1 | 1)
-    if (read_one(arguments, state, form->names[i], given->values[i]) < 0) return -1;
-  Py_ssize_t named = given->names ? PyTuple_Size(given->names) : 0;
-  for (Py_ssize_t i = 0; i < named; i++) {
-    PyObject *name = PyTuple_GetItem(given->names, i);
-    int place = find_place(form, state, name);
-    if (place < 0) return refuse(form, given, "got an unexpected argument '%U'", name);
-    if (seen >> place & 1) return refuse(form, given, "got two values for argument '%U'", name);
-    seen |= 1u << place;
-    if (read_one(arguments, state, form->names[place], given->values[given->positional + i]) < 0)
-      return -1;
+  if (given->count != form->count) {
+    PyErr_Format(PyExc_TypeError, "%s takes %d arguments, not %zd", form->method, form->count,
+                 given->count);
+    return -1;
   }
-  for (int i = 0; i < form->required; i++)
-    if (!(seen >> i & 1))
-      return refuse(form, given, "misses the argument '%U'", state->names[form->names[i]]);
+  for (int i = 0; i < form->count; i++)
+    if (read_one(arguments, state, form->names[i], given->values[i]) < 0) return -1;
   return 0;
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The arguments of the collective methods. CPython passes them as an array, with named arguments
- * last (vectorcall), and this file reads the array: a tuple and a dict for
- * PyArg_ParseTupleAndKeywords would take longer than a short call of the core. All methods share
- * the interned names, so the address usually identifies a name.
+ * The arguments of the collective methods. The classes in Python know names and defaults, and pass
+ * all arguments by position. CPython passes them as an array, and this file reads the array: a
+ * tuple for PyArg_ParseTuple would take longer than a short call of the core.
  */
 #ifndef SPARKRING_ARGUMENTS_H
 #define SPARKRING_ARGUMENTS_H
@@ -12,7 +11,8 @@
 
 #include "state.h"
 
-/* The given arguments, or else the defaults. Borrowed, strings included. */
+/* The given arguments. Of those that a method lacks, the value that changes nothing. Borrowed,
+ * strings included. */
 typedef struct arguments {
   PyObject *x, *xs, *counts;
   PyObject *out;     /* None */
@@ -24,24 +24,41 @@ typedef struct arguments {
   double prescale, postscale; /* 1 */
 } arguments;
 
-/* A method: its name, the number of its required arguments and of those that may be given by
- * position, and the arguments. */
+#define ARGUMENTS_MAP(ENTRY)                                                                       \
+  ENTRY(X, "x")                                                                                    \
+  ENTRY(XS, "xs")                                                                                  \
+  ENTRY(COUNTS, "counts")                                                                          \
+  ENTRY(OUT, "out")                                                                                \
+  ENTRY(OP, "op")                                                                                  \
+  ENTRY(DTYPE, "dtype")                                                                            \
+  ENTRY(ROOT, "root")                                                                              \
+  ENTRY(PEER, "peer")                                                                              \
+  ENTRY(RETURN_COUNTS, "return_counts")                                                            \
+  ENTRY(PRESCALE, "prescale")                                                                      \
+  ENTRY(POSTSCALE, "postscale")
+
+#define ARGUMENTS_MOST 7 /* most arguments of a method */
+
+typedef enum arguments_name {
+#define ARGUMENTS_ENUM(name, text) ARGUMENTS_##name,
+  ARGUMENTS_MAP(ARGUMENTS_ENUM)
+#undef ARGUMENTS_ENUM
+      ARGUMENTS_NAMES
+} arguments_name;
+
+/* A method: its name, and its arguments in their order. */
 typedef struct arguments_form {
   const char *method;
-  int required, positional, count;
+  int count;
   arguments_name names[ARGUMENTS_MOST];
 } arguments_form;
 
 /* The arguments of a call. */
 typedef struct arguments_given {
   PyObject *const *values;
-  Py_ssize_t positional;
-  PyObject *names; /* a tuple of str; NULL for none */
-  bool start;      /* the method is called <name>_start */
+  Py_ssize_t count;
+  PyTypeObject *request; /* the class of the request that the method returns; NULL: it waits */
 } arguments_given;
-
-/* Called when the module is loaded. 0, or -1 with an exception. */
-int arguments_intern(module_state *state);
 
 /* 0, or -1 with an exception. */
 int arguments_read(arguments *arguments, module_state *state, const arguments_form *form,

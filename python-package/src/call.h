@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The call of the core by a method. A method waits for the result, or starts the collective and
- * returns a request. Both methods have the same arguments, so each collective is one function with
- * two methods. `start` selects the method.
+ * returns a request. Its first argument selects one of the two.
  */
 #ifndef SPARKRING_CALL_H
 #define SPARKRING_CALL_H
@@ -20,9 +19,10 @@ typedef struct call {
 } call;
 
 /* Called before the core. Takes over the operands and releases the interpreter lock. 0, or -1 with
- * an exception; then the lock is held and the operands are closed. */
+ * an exception; then the lock is held and the operands are closed. `request` is its class, or NULL
+ * for a method that waits. */
 int call_enter(call *call, comm_object *comm, operands *operands, operands_finish_fn finish,
-               const char *name, bool start);
+               const char *name, PyTypeObject *request);
 
 /* Called after the core. Returns the result or the request, or NULL with an exception. */
 PyObject *call_leave(call *call, ring_status status);
@@ -34,36 +34,33 @@ PyObject *call_leave(call *call, ring_status status);
        : ring_##name((call)->comm->comm, __VA_ARGS__))
 
 /* All three steps, for a collective of one array. */
-#define CALL_RETURN(comm, operands, start, name, ...)                                              \
+#define CALL_RETURN(comm, operands, request, name, ...)                                            \
   do {                                                                                             \
     call call_;                                                                                    \
-    if (call_enter(&call_, comm, operands, operands_finish, #name, start) < 0) return NULL;        \
+    if (call_enter(&call_, comm, operands, operands_finish, #name, request) < 0) return NULL;      \
     return call_leave(&call_, CALL_CORE(&call_, name, __VA_ARGS__));                               \
   } while (0)
+
+/* Reads the first argument of a method: None to wait, or the class of the request that it returns.
+ * *request is NULL for None. 0, or -1 with an exception. */
+int call_read_request(PyTypeObject **request, const comm_object *comm, PyObject *kind);
 
 /* Calls a method; or, where it finds an array in the memory of a GPU, that of sparkring._device. */
 typedef PyObject *(*call_method)(comm_object *comm, const arguments_given *given);
 PyObject *call_route(comm_object *comm, call_method method, const char *name,
                      const arguments_given *given);
 
-/* The two methods <prefix>_<name> and <prefix>_<name>_start, of a static function <name>_call. They
- * are METH_FASTCALL | METH_KEYWORDS. */
+/* The same for a method whose first argument is that of call_read_request. */
+PyObject *call_collective(comm_object *comm, call_method method, const char *name,
+                          PyObject *const *values, Py_ssize_t count);
+
+/* The method <prefix>_<name> of a static function <name>_call. It is METH_FASTCALL. */
 #define CALL_DECLARE(prefix, name)                                                                 \
-  PyObject *prefix##_##name(PyObject *self, PyObject *const *values, Py_ssize_t positional,        \
-                            PyObject *names);                                                      \
-  PyObject *prefix##_##name##_start(PyObject *self, PyObject *const *values,                       \
-                                    Py_ssize_t positional, PyObject *names);
+  PyObject *prefix##_##name(PyObject *self, PyObject *const *values, Py_ssize_t count);
 
 #define CALL_DEFINE(prefix, name)                                                                  \
-  PyObject *prefix##_##name(PyObject *self, PyObject *const *values, Py_ssize_t positional,        \
-                            PyObject *names) {                                                     \
-    return call_route((comm_object *)self, name##_call, #name,                                     \
-                      &(arguments_given){values, positional, names, false});                       \
-  }                                                                                                \
-  PyObject *prefix##_##name##_start(PyObject *self, PyObject *const *values,                       \
-                                    Py_ssize_t positional, PyObject *names) {                      \
-    return call_route((comm_object *)self, name##_call, #name,                                     \
-                      &(arguments_given){values, positional, names, true});                        \
+  PyObject *prefix##_##name(PyObject *self, PyObject *const *values, Py_ssize_t count) {           \
+    return call_collective((comm_object *)self, name##_call, #name, values, count);                \
   }
 
 #endif

@@ -30,8 +30,6 @@ static operands *open_reduction(comm_object *self, const arguments *a, ring_op *
 
 static PyObject *allreduce_call(comm_object *self, const arguments_given *given) {
   static const arguments_form form = {"allreduce",
-                                      1,
-                                      2,
                                       6,
                                       {ARGUMENTS_X, ARGUMENTS_OP, ARGUMENTS_OUT, ARGUMENTS_DTYPE,
                                        ARGUMENTS_PRESCALE, ARGUMENTS_POSTSCALE}};
@@ -41,14 +39,12 @@ static PyObject *allreduce_call(comm_object *self, const arguments_given *given)
   operands *o = open_reduction(self, &a, &op);
   if (o == NULL) return NULL;
   if (operands_result(o, self, a.out, OPERANDS_SAME) < 0) return NULL;
-  CALL_RETURN(self, o, given->start, allreduce, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
+  CALL_RETURN(self, o, given->request, allreduce, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
               o->in.dtype, op);
 }
 
 static PyObject *reduce_call(comm_object *self, const arguments_given *given) {
   static const arguments_form form = {"reduce",
-                                      1,
-                                      3,
                                       7,
                                       {ARGUMENTS_X, ARGUMENTS_OP, ARGUMENTS_ROOT, ARGUMENTS_OUT,
                                        ARGUMENTS_DTYPE, ARGUMENTS_PRESCALE, ARGUMENTS_POSTSCALE}};
@@ -59,14 +55,12 @@ static PyObject *reduce_call(comm_object *self, const arguments_given *given) {
   operands *o = open_reduction(self, &a, &op);
   if (o == NULL) return NULL;
   if (is_root && operands_result(o, self, a.out, OPERANDS_SAME) < 0) return NULL;
-  CALL_RETURN(self, o, given->start, reduce, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
+  CALL_RETURN(self, o, given->request, reduce, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
               o->in.dtype, op, a.root);
 }
 
 static PyObject *reduce_scatter_call(comm_object *self, const arguments_given *given) {
   static const arguments_form form = {"reduce_scatter",
-                                      1,
-                                      2,
                                       6,
                                       {ARGUMENTS_X, ARGUMENTS_OP, ARGUMENTS_OUT, ARGUMENTS_DTYPE,
                                        ARGUMENTS_PRESCALE, ARGUMENTS_POSTSCALE}};
@@ -76,95 +70,94 @@ static PyObject *reduce_scatter_call(comm_object *self, const arguments_given *g
   operands *o = open_reduction(self, &a, &op);
   if (o == NULL) return NULL;
   if (operands_result(o, self, a.out, OPERANDS_PART) < 0) return NULL;
-  CALL_RETURN(self, o, given->start, reduce_scatter, o->in.buffer.buf, o->out.buffer.buf,
+  CALL_RETURN(self, o, given->request, reduce_scatter, o->in.buffer.buf, o->out.buffer.buf,
               o->out.count, o->in.dtype, op);
 }
 
 static PyObject *scan_call(comm_object *self, const arguments_given *given) {
   static const arguments_form form = {
-      "scan", 1, 2, 4, {ARGUMENTS_X, ARGUMENTS_OP, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
+      "scan", 4, {ARGUMENTS_X, ARGUMENTS_OP, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
   arguments a;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   ring_op op;
   operands *o = open_reduction(self, &a, &op);
   if (o == NULL) return NULL;
   if (operands_result(o, self, a.out, OPERANDS_SAME) < 0) return NULL;
-  CALL_RETURN(self, o, given->start, scan, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
+  CALL_RETURN(self, o, given->request, scan, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
               o->in.dtype, op);
 }
 
 static PyObject *exscan_call(comm_object *self, const arguments_given *given) {
   static const arguments_form form = {
-      "exscan", 1, 2, 4, {ARGUMENTS_X, ARGUMENTS_OP, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
+      "exscan", 4, {ARGUMENTS_X, ARGUMENTS_OP, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
   arguments a;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   ring_op op;
   operands *o = open_reduction(self, &a, &op);
   if (o == NULL) return NULL;
   if (operands_result(o, self, a.out, OPERANDS_SAME) < 0) return NULL;
-  CALL_RETURN(self, o, given->start, exscan, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
+  CALL_RETURN(self, o, given->request, exscan, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
               o->in.dtype, op);
 }
 
 static PyObject *broadcast_call(comm_object *self, const arguments_given *given) {
   static const arguments_form form = {
-      "broadcast", 1, 2, 4, {ARGUMENTS_X, ARGUMENTS_ROOT, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
+      "broadcast", 4, {ARGUMENTS_X, ARGUMENTS_ROOT, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
   arguments a;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   operands *o = operands_open(self, a.x, -1, a.dtype, ring_comm_rank(self->comm) == a.root);
   if (o == NULL) return NULL;
   if (operands_result(o, self, a.out, OPERANDS_SAME) < 0) return NULL;
-  CALL_RETURN(self, o, given->start, broadcast, o->read ? o->in.buffer.buf : NULL,
+  CALL_RETURN(self, o, given->request, broadcast, o->read ? o->in.buffer.buf : NULL,
               o->out.buffer.buf, o->in.count, o->in.dtype, a.root);
 }
 
 static PyObject *allgather_call(comm_object *self, const arguments_given *given) {
   static const arguments_form form = {
-      "allgather", 1, 1, 3, {ARGUMENTS_X, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
+      "allgather", 3, {ARGUMENTS_X, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
   arguments a;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   operands *o = operands_open(self, a.x, -1, a.dtype, true);
   if (o == NULL) return NULL;
   if (operands_result(o, self, a.out, OPERANDS_ALL) < 0) return NULL;
-  CALL_RETURN(self, o, given->start, allgather, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
+  CALL_RETURN(self, o, given->request, allgather, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
               o->in.dtype);
 }
 
 static PyObject *gather_call(comm_object *self, const arguments_given *given) {
   static const arguments_form form = {
-      "gather", 1, 2, 4, {ARGUMENTS_X, ARGUMENTS_ROOT, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
+      "gather", 4, {ARGUMENTS_X, ARGUMENTS_ROOT, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
   arguments a;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   bool is_root = ring_comm_rank(self->comm) == a.root;
   operands *o = operands_open(self, a.x, -1, a.dtype, true);
   if (o == NULL) return NULL;
   if (is_root && operands_result(o, self, a.out, OPERANDS_ALL) < 0) return NULL;
-  CALL_RETURN(self, o, given->start, gather, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
+  CALL_RETURN(self, o, given->request, gather, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
               o->in.dtype, a.root);
 }
 
 static PyObject *scatter_call(comm_object *self, const arguments_given *given) {
   static const arguments_form form = {
-      "scatter", 1, 2, 4, {ARGUMENTS_X, ARGUMENTS_ROOT, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
+      "scatter", 4, {ARGUMENTS_X, ARGUMENTS_ROOT, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
   arguments a;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   operands *o = operands_open(self, a.x, -1, a.dtype, ring_comm_rank(self->comm) == a.root);
   if (o == NULL) return NULL;
   if (operands_result(o, self, a.out, OPERANDS_PART) < 0) return NULL;
-  CALL_RETURN(self, o, given->start, scatter, o->read ? o->in.buffer.buf : NULL, o->out.buffer.buf,
-              o->out.count, o->in.dtype, a.root);
+  CALL_RETURN(self, o, given->request, scatter, o->read ? o->in.buffer.buf : NULL,
+              o->out.buffer.buf, o->out.count, o->in.dtype, a.root);
 }
 
 static PyObject *alltoall_call(comm_object *self, const arguments_given *given) {
-  static const arguments_form form = {
-      "alltoall", 1, 1, 3, {ARGUMENTS_X, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
+  static const arguments_form form = {"alltoall", 3, {ARGUMENTS_X, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
   arguments a;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   operands *o = operands_open(self, a.x, -1, a.dtype, true);
   if (o == NULL) return NULL;
   if (operands_result(o, self, a.out, OPERANDS_MIXED) < 0) return NULL;
   size_t count = o->in.count / (size_t)ring_comm_size(self->comm);
-  CALL_RETURN(self, o, given->start, alltoall, o->in.buffer.buf, o->out.buffer.buf, count,
+  CALL_RETURN(self, o, given->request, alltoall, o->in.buffer.buf, o->out.buffer.buf, count,
               o->in.dtype);
 }
 
@@ -175,21 +168,14 @@ static PyObject *finish_nothing(operands *none, bool succeeded) {
   Py_RETURN_NONE;
 }
 
-static PyObject *barrier_call(comm_object *self, bool start) {
+PyObject *collective_barrier(PyObject *object, PyObject *kind) {
+  comm_object *self = (comm_object *)object;
+  PyTypeObject *request;
   call call;
-  if (call_enter(&call, self, NULL, finish_nothing, "barrier", start) < 0) return NULL;
-  return call_leave(&call, start ? ring_barrier_start(self->comm, &call.request->request)
-                                 : ring_barrier(self->comm));
-}
-
-PyObject *collective_barrier(PyObject *self, PyObject *unused) {
-  (void)unused;
-  return barrier_call((comm_object *)self, false);
-}
-
-PyObject *collective_barrier_start(PyObject *self, PyObject *unused) {
-  (void)unused;
-  return barrier_call((comm_object *)self, true);
+  if (call_read_request(&request, self, kind) < 0) return NULL;
+  if (call_enter(&call, self, NULL, finish_nothing, "barrier", request) < 0) return NULL;
+  return call_leave(&call, request ? ring_barrier_start(self->comm, &call.request->request)
+                                   : ring_barrier(self->comm));
 }
 
 CALL_DEFINE(collective, allreduce)

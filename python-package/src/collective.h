@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The collectives with equal lengths on all ranks, as methods of the communicator. Each method
- * waits; a method named _start returns a request.
+ * The collectives with equal lengths on all ranks, as methods of the communicator.
  */
 #ifndef SPARKRING_COLLECTIVE_H
 #define SPARKRING_COLLECTIVE_H
@@ -18,8 +17,7 @@ CALL_DECLARE(collective, allgather)
 CALL_DECLARE(collective, gather)
 CALL_DECLARE(collective, scatter)
 CALL_DECLARE(collective, alltoall)
-PyObject *collective_barrier(PyObject *self, PyObject *unused);
-PyObject *collective_barrier_start(PyObject *self, PyObject *unused);
+PyObject *collective_barrier(PyObject *self, PyObject *kind); /* METH_O */
 
 /* Shared with allreduce_group. 0, or -1 with an exception. */
 int collective_parse_op(module_state *state, const char *name, ring_op *op);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Opening, splitting and ending a communicator. Python has checked the arguments before
- * (sparkring/_communicator.py), so this file only converts them to ring_options. The exchange is
+ * (sparkring/_init.py), so this file only converts them to ring_options. The exchange is
  * the only place where the core runs Python code of the user. An exception of the exchange ends the
  * opening, and init raises the exception.
  */
@@ -16,8 +16,8 @@
 #include "gil.h"
 #include "trace.h"
 
-module_state *comm_state(comm_object *self) {
-  return PyType_GetModuleState(Py_TYPE((PyObject *)self));
+module_state *comm_state(const comm_object *self) {
+  return self->state;
 }
 
 void comm_enter(comm_object *self) {
@@ -80,8 +80,15 @@ static ring_choice choice(PyObject *given) {
   return given == Py_True ? RING_ON : RING_OFF;
 }
 
-static PyObject *open_with(module_state *state, const ring_options *options) {
-  comm_object *self = (comm_object *)PyType_GenericAlloc(state->comm_type, 0);
+/* A new object of a class of communicators, not opened yet. */
+static comm_object *comm_make(PyTypeObject *type, module_state *state) {
+  comm_object *self = (comm_object *)PyType_GenericAlloc(type, 0);
+  if (self) self->state = state;
+  return self;
+}
+
+static PyObject *open_with(PyTypeObject *type, module_state *state, const ring_options *options) {
+  comm_object *self = comm_make(type, state);
   if (self == NULL) return NULL;
   ring_error error = {.rank = -1};
   gil_release();
@@ -96,17 +103,23 @@ static PyObject *open_with(module_state *state, const ring_options *options) {
 
 PyObject *comm_open(PyObject *module, PyObject *args) {
   PyObject *addresses, *exchange, *encryption, *result = NULL;
+  PyTypeObject *type;
+  module_state *state = PyModule_GetState(module);
   const char **texts = NULL;
   int port_first, port_last, shared, watch;
   Py_buffer token;
   ring_options options = RING_OPTIONS_INIT;
-  if (module_need_numpy(PyModule_GetState(module)) < 0) return NULL;
-  if (!PyArg_ParseTuple(args, "iiOzz*z(ii)dddzOpiOpz:open", &options.rank, &options.size,
-                        &addresses, &options.root_address, &token, &options.job, &port_first,
-                        &port_last, &options.timeout, &options.call_timeout, &options.warn_after,
-                        &options.algorithms, &exchange, &shared, &options.connections, &encryption,
-                        &watch, &options.backend))
+  if (module_need_numpy(state) < 0) return NULL;
+  if (!PyArg_ParseTuple(args, "O!iiOzz*z(ii)dddzOpiOpz:open", &PyType_Type, &type, &options.rank,
+                        &options.size, &addresses, &options.root_address, &token, &options.job,
+                        &port_first, &port_last, &options.timeout, &options.call_timeout,
+                        &options.warn_after, &options.algorithms, &exchange, &shared,
+                        &options.connections, &encryption, &watch, &options.backend))
     return NULL;
+  if (!PyType_IsSubtype(type, state->comm_type)) {
+    PyErr_Format(PyExc_TypeError, "%R is not a class of communicators", type);
+    goto out;
+  }
   if (addresses != Py_None) {
     texts = borrow_texts(addresses);
     if (texts == NULL) goto out;
@@ -124,7 +137,7 @@ PyObject *comm_open(PyObject *module, PyObject *args) {
   options.shared_memory = shared ? RING_DEFAULT : RING_OFF;
   options.encryption = choice(encryption);
   options.watch_parent = watch ? RING_ON : RING_OFF;
-  result = open_with(PyModule_GetState(module), &options);
+  result = open_with(type, state, &options);
 out:
   PyMem_Free(texts);
   PyBuffer_Release(&token);
@@ -146,15 +159,14 @@ static int read_color(module_state *state, PyObject *color, int *number) {
   return -1;
 }
 
-PyObject *comm_split(PyObject *object, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"color", "key", NULL};
+PyObject *comm_split(PyObject *object, PyObject *args) {
   comm_object *self = (comm_object *)object;
-  PyObject *color, *order = NULL;
-  int number, key = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:split", names, &color, &order)) return NULL;
+  PyObject *color, *order;
+  int number, key;
+  if (!PyArg_ParseTuple(args, "OO:split", &color, &order)) return NULL;
   if (read_color(comm_state(self), color, &number) < 0) return NULL;
-  if (order && arguments_read_int(comm_state(self), order, "key", &key) < 0) return NULL;
-  comm_object *child = (comm_object *)PyType_GenericAlloc(Py_TYPE(object), 0);
+  if (arguments_read_int(comm_state(self), order, "key", &key) < 0) return NULL;
+  comm_object *child = comm_make(Py_TYPE(object), comm_state(self));
   if (child == NULL) return NULL;
   comm_enter(self);
   ring_status status = ring_comm_split(self->comm, number, key, &child->comm);
@@ -179,12 +191,9 @@ static int read_patience(module_state *state, PyObject *timeout, double *seconds
   return -1;
 }
 
-PyObject *comm_close(PyObject *object, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"timeout", NULL};
+PyObject *comm_close(PyObject *object, PyObject *timeout) {
   comm_object *self = (comm_object *)object;
-  PyObject *timeout = Py_None;
   double seconds;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:close", names, &timeout)) return NULL;
   if (read_patience(comm_state(self), timeout, &seconds) < 0) return NULL;
   if (self->closed) Py_RETURN_NONE;
   PyObject *kind, *value, *traceback;
@@ -200,7 +209,10 @@ PyObject *comm_close(PyObject *object, PyObject *args, PyObject *kwargs) {
   return NULL;
 }
 
-static PyObject *end_at_once(comm_object *self, const char *reason) {
+PyObject *comm_abort(PyObject *object, PyObject *args) {
+  comm_object *self = (comm_object *)object;
+  const char *reason;
+  if (!PyArg_ParseTuple(args, "z:abort", &reason)) return NULL;
   if (self->closed) Py_RETURN_NONE;
   if (self->device) device_abort(self->device, reason);
   comm_enter(self);
@@ -210,22 +222,4 @@ static PyObject *end_at_once(comm_object *self, const char *reason) {
   trace_end(self);
   if (!succeeded) return NULL;
   Py_RETURN_NONE;
-}
-
-PyObject *comm_abort(PyObject *self, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"reason", NULL};
-  const char *reason = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|z:abort", names, &reason)) return NULL;
-  return end_at_once((comm_object *)self, reason);
-}
-
-PyObject *comm_exit(PyObject *self, PyObject *args) {
-  PyObject *type = Py_None, *value, *traceback;
-  if (!PyArg_ParseTuple(args, "OOO:__exit__", &type, &value, &traceback)) return NULL;
-  if (type == Py_None) return PyObject_CallMethod(self, "close", NULL);
-  PyObject *name = PyObject_GetAttrString(type, "__name__");
-  const char *reason = name ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
-  PyObject *result = reason ? end_at_once((comm_object *)self, reason) : NULL;
-  Py_XDECREF(name);
-  return result;
 }

@@ -13,7 +13,8 @@
 
 typedef struct comm_object {
   PyObject_HEAD ring_comm
-      *comm; /* until deallocation; after close it still knows rank, size and hosts */
+      *comm;           /* until deallocation; after close it still knows rank, size and hosts */
+  module_state *state; /* outlives the communicator, whose type holds the module */
   PyObject *weakrefs;
   ring_trace *trace;            /* NULL: none */
   struct device_object *device; /* NULL until it is opened; refers to no communicator */
@@ -21,7 +22,7 @@ typedef struct comm_object {
   bool closed; /* by close or abort */
 } comm_object;
 
-module_state *comm_state(comm_object *self);
+module_state *comm_state(const comm_object *self);
 
 /* Around every core call on a communicator. enter releases the interpreter lock. leave acquires the
  * lock, and returns true when the call succeeded, or false with an exception. */
@@ -30,10 +31,9 @@ bool comm_leave(comm_object *self, ring_status status);
 
 /* The function _core.open and the methods of the same names. */
 PyObject *comm_open(PyObject *module, PyObject *args);
-PyObject *comm_split(PyObject *self, PyObject *args, PyObject *kwargs);
-PyObject *comm_close(PyObject *self, PyObject *args, PyObject *kwargs);
-PyObject *comm_abort(PyObject *self, PyObject *args, PyObject *kwargs);
-PyObject *comm_exit(PyObject *self, PyObject *args);
+PyObject *comm_split(PyObject *self, PyObject *args);
+PyObject *comm_close(PyObject *self, PyObject *timeout);
+PyObject *comm_abort(PyObject *self, PyObject *args);
 
 /* The Python type, for PyType_FromModuleAndSpec. */
 extern PyType_Spec comm_type_spec;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The Python type sparkring.Communicator: its properties, its methods, its end. It is a final heap
- * type whose one reference, to its device, leads nowhere, so it needs no cycle collector. Only
- * sparkring.init makes communicators.
+ * The type sparkring._core.CommunicatorBase: what the class sparkring.Communicator needs of the
+ * core. The class has signatures, defaults and docstrings, and calls the methods here, which take
+ * all arguments by position. An object has one reference, to its device, which leads nowhere, so it
+ * needs no cycle collector. Only sparkring.init makes communicators.
  */
 #include <stddef.h>
 
@@ -92,10 +93,7 @@ static int check_peer(PyObject *self, int peer) {
   return -1;
 }
 
-static PyObject *comm_counters(PyObject *self, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"peer", NULL};
-  PyObject *peer = Py_None;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:counters", names, &peer)) return NULL;
+static PyObject *comm_counters(PyObject *self, PyObject *peer) {
   int rank = -1;
   if (peer != Py_None) {
     if (arguments_read_int(comm_state((comm_object *)self), peer, "peer", &rank) < 0) return NULL;
@@ -111,11 +109,8 @@ static PyObject *comm_counters(PyObject *self, PyObject *args, PyObject *kwargs)
                        "wait_ns", counters.wait_ns);
 }
 
-static PyObject *comm_link(PyObject *self, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"peer", NULL};
-  PyObject *given;
+static PyObject *comm_link(PyObject *self, PyObject *given) {
   int peer;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:link", names, &given)) return NULL;
   if (arguments_read_int(comm_state((comm_object *)self), given, "peer", &peer) < 0) return NULL;
   if (check_peer(self, peer) < 0) return NULL;
   return PyUnicode_FromString(ring_comm_link(inner(self), peer));
@@ -135,12 +130,6 @@ static PyObject *comm_repr(PyObject *self) {
 }
 
 /* ---- Its life ----------------------------------------------------------------------------- */
-
-static PyObject *comm_self(PyObject *self, PyObject *unused) {
-  (void)unused;
-  Py_INCREF(self);
-  return self;
-}
 
 static PyObject *comm_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   (void)type, (void)args, (void)kwargs;
@@ -175,75 +164,62 @@ static void comm_dealloc(PyObject *object) {
 
 /* ---- The type ----------------------------------------------------------------------------- */
 
-/* Docstrings of properties and methods are in Python (docstring.h). */
 static PyGetSetDef properties[] = {
-    {"rank", get_rank, NULL, NULL, NULL},
-    {"size", get_size, NULL, NULL, NULL},
-    {"local_rank", get_local_rank, NULL, NULL, NULL},
-    {"local_size", get_local_size, NULL, NULL, NULL},
-    {"hosts", get_hosts, NULL, NULL, NULL},
-    {"epoch", get_epoch, NULL, NULL, NULL},
-    {"authenticated", get_authenticated, NULL, NULL, NULL},
-    {"encrypted", get_encrypted, NULL, NULL, NULL},
-    {"closed", get_closed, NULL, NULL, NULL},
-    {"usable", get_usable, NULL, NULL, NULL},
+    {"_rank", get_rank, NULL, NULL, NULL},
+    {"_size", get_size, NULL, NULL, NULL},
+    {"_local_rank", get_local_rank, NULL, NULL, NULL},
+    {"_local_size", get_local_size, NULL, NULL, NULL},
+    {"_hosts", get_hosts, NULL, NULL, NULL},
+    {"_epoch", get_epoch, NULL, NULL, NULL},
+    {"_authenticated", get_authenticated, NULL, NULL, NULL},
+    {"_encrypted", get_encrypted, NULL, NULL, NULL},
+    {"_closed", get_closed, NULL, NULL, NULL},
+    {"_usable", get_usable, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-#define WITH_KEYWORDS(function) ((PyCFunction)(void (*)(void))(function))
-#define KEYWORDS (METH_VARARGS | METH_KEYWORDS)
-#define VECTORCALL (METH_FASTCALL | METH_KEYWORDS)
-
-/* A collective, and its start. */
-#define METHODS(prefix, name)                                                                      \
-  {#name, WITH_KEYWORDS(prefix##_##name), VECTORCALL, NULL}, {                                     \
-    #name "_start", WITH_KEYWORDS(prefix##_##name##_start), VECTORCALL, NULL                       \
-  }
+#define VECTORCALL(function) ((PyCFunction)(void (*)(void))(function)), METH_FASTCALL, NULL
 
 static PyMethodDef methods[] = {
-    METHODS(collective, allreduce),
-    METHODS(group, allreduce_group),
-    METHODS(group, reduce_scatter_group),
-    METHODS(group, allgather_group),
-    METHODS(group, broadcast_group),
-    METHODS(collective, reduce),
-    METHODS(collective, reduce_scatter),
-    METHODS(parts, reduce_scatterv),
-    METHODS(collective, scan),
-    METHODS(collective, exscan),
-    METHODS(collective, broadcast),
-    METHODS(collective, allgather),
-    METHODS(parts, allgatherv),
-    METHODS(collective, gather),
-    METHODS(parts, gatherv),
-    METHODS(collective, scatter),
-    METHODS(parts, scatterv),
-    METHODS(collective, alltoall),
-    METHODS(parts, alltoallv),
-    {"barrier", collective_barrier, METH_NOARGS, NULL},
-    {"barrier_start", collective_barrier_start, METH_NOARGS, NULL},
-    {"send", WITH_KEYWORDS(message_send), VECTORCALL, NULL},
-    {"recv", WITH_KEYWORDS(message_recv), VECTORCALL, NULL},
-    {"empty", WITH_KEYWORDS(empty_call), KEYWORDS, NULL},
-    {"split", WITH_KEYWORDS(comm_split), KEYWORDS, NULL},
-    {"close", WITH_KEYWORDS(comm_close), KEYWORDS, NULL},
-    {"abort", WITH_KEYWORDS(comm_abort), KEYWORDS, NULL},
+    {"_allreduce", VECTORCALL(collective_allreduce)},
+    {"_reduce", VECTORCALL(collective_reduce)},
+    {"_reduce_scatter", VECTORCALL(collective_reduce_scatter)},
+    {"_scan", VECTORCALL(collective_scan)},
+    {"_exscan", VECTORCALL(collective_exscan)},
+    {"_broadcast", VECTORCALL(collective_broadcast)},
+    {"_allgather", VECTORCALL(collective_allgather)},
+    {"_gather", VECTORCALL(collective_gather)},
+    {"_scatter", VECTORCALL(collective_scatter)},
+    {"_alltoall", VECTORCALL(collective_alltoall)},
+    {"_allreduce_group", VECTORCALL(group_allreduce_group)},
+    {"_reduce_scatter_group", VECTORCALL(group_reduce_scatter_group)},
+    {"_allgather_group", VECTORCALL(group_allgather_group)},
+    {"_broadcast_group", VECTORCALL(group_broadcast_group)},
+    {"_reduce_scatterv", VECTORCALL(parts_reduce_scatterv)},
+    {"_allgatherv", VECTORCALL(parts_allgatherv)},
+    {"_gatherv", VECTORCALL(parts_gatherv)},
+    {"_scatterv", VECTORCALL(parts_scatterv)},
+    {"_alltoallv", VECTORCALL(parts_alltoallv)},
+    {"_barrier", collective_barrier, METH_O, NULL},
+    {"_send", VECTORCALL(message_send)},
+    {"_recv", VECTORCALL(message_recv)},
+    {"_empty", empty_call, METH_VARARGS, NULL},
+    {"_split", comm_split, METH_VARARGS, NULL},
+    {"_close", comm_close, METH_O, NULL},
+    {"_abort", comm_abort, METH_VARARGS, NULL},
     {"_agree", agree_call, METH_O, NULL}, /* sparkring._agree calls both */
     {"_allgather_strings", agree_strings, METH_O, NULL},
-    {"_nccl_id", nccl_id, METH_O, NULL}, /* sparkring.frameworks._nccl makes a method of it */
+    {"_nccl_id", nccl_id, METH_O, NULL},
     {"_device_open", device_open, METH_VARARGS, NULL}, /* sparkring._device calls both */
     {"_device_get", device_get, METH_NOARGS, NULL},
-    {"_measure_clock", trace_measure_clock, METH_NOARGS,
-     NULL}, /* sparkring._timeline calls these */
+    {"_measure_clock", trace_measure_clock, METH_NOARGS, NULL},
     {"_start_trace", trace_start, METH_VARARGS, NULL},
     {"_stop_trace", trace_stop, METH_NOARGS, NULL},
-    {"port_reserve", port_reserve, METH_NOARGS, NULL},
-    {"port_release", WITH_KEYWORDS(port_release), KEYWORDS, NULL},
-    {"counters", WITH_KEYWORDS(comm_counters), KEYWORDS, NULL},
-    {"link", WITH_KEYWORDS(comm_link), KEYWORDS, NULL},
-    {"explain", WITH_KEYWORDS(explain_call), KEYWORDS, NULL},
-    {"__enter__", comm_self, METH_NOARGS, NULL},
-    {"__exit__", comm_exit, METH_VARARGS, NULL},
+    {"_port_reserve", port_reserve, METH_NOARGS, NULL},
+    {"_port_release", port_release, METH_O, NULL},
+    {"_counters", comm_counters, METH_O, NULL},
+    {"_link", comm_link, METH_O, NULL},
+    {"_explain", explain_call, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -263,8 +239,8 @@ static PyType_Slot slots[] = {
 };
 
 PyType_Spec comm_type_spec = {
-    .name = "sparkring.Communicator",
+    .name = "sparkring._core.CommunicatorBase",
     .basicsize = sizeof(comm_object),
-    .flags = Py_TPFLAGS_DEFAULT,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
     .slots = slots,
 };

@@ -88,17 +88,11 @@ static PyObject *make_kind(comm_object *self, PyObject *lengths, PyObject *dtype
   return made;
 }
 
-PyObject *empty_call(PyObject *object, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"shape", "dtype", NULL};
-  PyObject *shape, *dtype = NULL, *made = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:empty", names, &shape, &dtype)) return NULL;
+PyObject *empty_call(PyObject *object, PyObject *args) {
+  PyObject *shape, *dtype;
+  if (!PyArg_ParseTuple(args, "OO:empty", &shape, &dtype)) return NULL;
   PyObject *lengths = PyLong_Check(shape) ? PyTuple_Pack(1, shape) : PySequence_Tuple(shape);
-  PyObject *usual = dtype ? NULL : PyUnicode_FromString("float64");
-  if (lengths && dtype)
-    made = make_kind((comm_object *)object, lengths, dtype);
-  else if (lengths && usual)
-    made = make_array((comm_object *)object, lengths, usual);
+  PyObject *made = lengths ? make_kind((comm_object *)object, lengths, dtype) : NULL;
   Py_XDECREF(lengths);
-  Py_XDECREF(usual);
   return made;
 }

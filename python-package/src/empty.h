@@ -7,6 +7,6 @@
 
 #include "python_api.h"
 
-PyObject *empty_call(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *empty_call(PyObject *self, PyObject *args);
 
 #endif

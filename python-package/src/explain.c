@@ -6,13 +6,6 @@
 #include "arguments.h"
 #include "error.h"
 
-static PyObject *explanation_class(void) {
-  PyObject *module = PyImport_ImportModule("sparkring._explanation");
-  PyObject *class = module ? PyObject_GetAttrString(module, "Explanation") : NULL;
-  Py_XDECREF(module);
-  return class;
-}
-
 /* None and None where there is no other algorithm. */
 static PyObject *explanation_next(const ring_explanation *e) {
   if (e->runner_up[0] == '\0') return Py_BuildValue("OO", Py_None, Py_None);
@@ -20,36 +13,31 @@ static PyObject *explanation_next(const ring_explanation *e) {
 }
 
 static PyObject *explanation_new(const ring_explanation *e) {
-  PyObject *class = explanation_class(), *result = NULL;
-  PyObject *next = class ? explanation_next(e) : NULL;
+  PyObject *next = explanation_next(e), *result = NULL;
   if (next)
-    result = PyObject_CallFunction(
-        class, "ssssssKKKKKKKKdOOs", e->collective, e->dtype, e->algorithm, e->reason, e->tier,
-        e->backend, (unsigned long long)e->bytes, (unsigned long long)e->count,
-        (unsigned long long)e->steps, (unsigned long long)e->links,
-        (unsigned long long)e->messages_sent, (unsigned long long)e->messages_received,
-        (unsigned long long)e->bytes_sent, (unsigned long long)e->bytes_received, e->seconds,
-        PyTuple_GetItem(next, 0), PyTuple_GetItem(next, 1), e->text);
+    result = Py_BuildValue("ssssssKKKKKKKKdOOs", e->collective, e->dtype, e->algorithm, e->reason,
+                           e->tier, e->backend, (unsigned long long)e->bytes,
+                           (unsigned long long)e->count, (unsigned long long)e->steps,
+                           (unsigned long long)e->links, (unsigned long long)e->messages_sent,
+                           (unsigned long long)e->messages_received,
+                           (unsigned long long)e->bytes_sent, (unsigned long long)e->bytes_received,
+                           e->seconds, PyTuple_GetItem(next, 0), PyTuple_GetItem(next, 1), e->text);
   Py_XDECREF(next);
-  Py_XDECREF(class);
   return result;
 }
 
-PyObject *explain_call(PyObject *object, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"collective", "nbytes", "dtype", "root", NULL};
+PyObject *explain_call(PyObject *object, PyObject *args) {
   comm_object *self = (comm_object *)object;
-  const char *collective, *dtype_name = "float32";
-  PyObject *given_bytes, *given_root = NULL;
+  const char *collective, *dtype_name;
+  PyObject *given_bytes, *given_root;
   Py_ssize_t bytes;
-  int root = 0;
+  int root;
   ring_dtype dtype;
   ring_explanation explanation;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sO|sO:explain", names, &collective, &given_bytes,
-                                   &dtype_name, &given_root))
+  if (!PyArg_ParseTuple(args, "sOsO:explain", &collective, &given_bytes, &dtype_name, &given_root))
     return NULL;
   if (arguments_read_size(given_bytes, "nbytes", &bytes) < 0) return NULL;
-  if (given_root && arguments_read_int(comm_state(self), given_root, "root", &root) < 0)
-    return NULL;
+  if (arguments_read_int(comm_state(self), given_root, "root", &root) < 0) return NULL;
   if (bytes < 0)
     return error_invalid(comm_state(self), "nbytes is %zd: it must be 0 or more", bytes);
   if (ring_dtype_parse(dtype_name, &dtype) != RING_OK)

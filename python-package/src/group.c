@@ -134,7 +134,7 @@ static int group_check_overlap(const group *group, module_state *state) {
 /* ---- The methods -------------------------------------------------------------------------- */
 
 static PyObject *group_run(const group *group, comm_object *self, const arguments *a,
-                           const group_form *form, ring_op op, bool start) {
+                           const group_form *form, ring_op op, PyTypeObject *request) {
   ring_group_item *items = PyMem_Calloc(group->count, sizeof(*items)), *next = items;
   if (items == NULL) {
     operands_finish_list(group->first, false);
@@ -150,8 +150,8 @@ static PyObject *group_run(const group *group, comm_object *self, const argument
                           form->shape == OPERANDS_PART ? o->out.count : o->in.count, o->in.dtype};
   call call;
   PyObject *result = NULL;
-  if (call_enter(&call, self, group->first, operands_finish_list, form->arguments.method, start) ==
-      0)
+  if (call_enter(&call, self, group->first, operands_finish_list, form->arguments.method,
+                 request) == 0)
     result =
         call_leave(&call, CALL_CORE(&call, group, form->kind, items, group->count, op, a->root));
   PyMem_Free(items);
@@ -174,7 +174,7 @@ static PyObject *group_call(comm_object *self, const group_form *form,
       (a.out != Py_None && group_check_overlap(&group, state) < 0))
     operands_finish_list(group.first, false);
   else
-    result = group_run(&group, self, &a, form, op, given->start);
+    result = group_run(&group, self, &a, form, op, given->request);
   Py_XDECREF(inputs);
   Py_XDECREF(outputs);
   return result;
@@ -182,8 +182,6 @@ static PyObject *group_call(comm_object *self, const group_form *form,
 
 static PyObject *allreduce_group_call(comm_object *self, const arguments_given *given) {
   static const group_form form = {{"allreduce_group",
-                                   1,
-                                   2,
                                    6,
                                    {ARGUMENTS_XS, ARGUMENTS_OP, ARGUMENTS_OUT, ARGUMENTS_DTYPE,
                                     ARGUMENTS_PRESCALE, ARGUMENTS_POSTSCALE}},
@@ -194,8 +192,6 @@ static PyObject *allreduce_group_call(comm_object *self, const arguments_given *
 
 static PyObject *reduce_scatter_group_call(comm_object *self, const arguments_given *given) {
   static const group_form form = {{"reduce_scatter_group",
-                                   1,
-                                   2,
                                    6,
                                    {ARGUMENTS_XS, ARGUMENTS_OP, ARGUMENTS_OUT, ARGUMENTS_DTYPE,
                                     ARGUMENTS_PRESCALE, ARGUMENTS_POSTSCALE}},
@@ -206,7 +202,7 @@ static PyObject *reduce_scatter_group_call(comm_object *self, const arguments_gi
 
 static PyObject *allgather_group_call(comm_object *self, const arguments_given *given) {
   static const group_form form = {
-      {"allgather_group", 1, 1, 3, {ARGUMENTS_XS, ARGUMENTS_OUT, ARGUMENTS_DTYPE}},
+      {"allgather_group", 3, {ARGUMENTS_XS, ARGUMENTS_OUT, ARGUMENTS_DTYPE}},
       RING_GROUP_ALLGATHER,
       OPERANDS_ALL};
   return group_call(self, &form, given);
@@ -214,7 +210,7 @@ static PyObject *allgather_group_call(comm_object *self, const arguments_given *
 
 static PyObject *broadcast_group_call(comm_object *self, const arguments_given *given) {
   static const group_form form = {
-      {"broadcast_group", 1, 2, 4, {ARGUMENTS_XS, ARGUMENTS_ROOT, ARGUMENTS_OUT, ARGUMENTS_DTYPE}},
+      {"broadcast_group", 4, {ARGUMENTS_XS, ARGUMENTS_ROOT, ARGUMENTS_OUT, ARGUMENTS_DTYPE}},
       RING_GROUP_BROADCAST,
       OPERANDS_SAME};
   return group_call(self, &form, given);

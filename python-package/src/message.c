@@ -2,39 +2,36 @@
 #include "message.h"
 
 static PyObject *send_call(comm_object *self, const arguments_given *given) {
-  static const arguments_form form = {
-      "send", 2, 2, 3, {ARGUMENTS_X, ARGUMENTS_PEER, ARGUMENTS_DTYPE}};
+  static const arguments_form form = {"send", 3, {ARGUMENTS_X, ARGUMENTS_PEER, ARGUMENTS_DTYPE}};
   arguments a;
   call call;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   operands *o = operands_open(self, a.x, -1, a.dtype, true);
-  if (o == NULL || call_enter(&call, self, o, operands_finish, "send", false) < 0) return NULL;
+  if (o == NULL || call_enter(&call, self, o, operands_finish, "send", NULL) < 0) return NULL;
   return call_leave(&call,
                     ring_send(self->comm, o->in.buffer.buf, o->in.count, o->in.dtype, a.peer));
 }
 
 static PyObject *recv_call(comm_object *self, const arguments_given *given) {
   static const arguments_form form = {
-      "recv", 2, 2, 4, {ARGUMENTS_X, ARGUMENTS_PEER, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
+      "recv", 4, {ARGUMENTS_X, ARGUMENTS_PEER, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
   arguments a;
   call call;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   operands *o = operands_open(self, a.x, -1, a.dtype, false);
   if (o == NULL || operands_result(o, self, a.out, OPERANDS_SAME) < 0 ||
-      call_enter(&call, self, o, operands_finish, "recv", false) < 0)
+      call_enter(&call, self, o, operands_finish, "recv", NULL) < 0)
     return NULL;
   return call_leave(&call,
                     ring_recv(self->comm, o->out.buffer.buf, o->out.count, o->out.dtype, a.peer));
 }
 
-PyObject *message_send(PyObject *self, PyObject *const *values, Py_ssize_t positional,
-                       PyObject *names) {
+PyObject *message_send(PyObject *self, PyObject *const *values, Py_ssize_t count) {
   return call_route((comm_object *)self, send_call, "send",
-                    &(arguments_given){values, positional, names, false});
+                    &(arguments_given){values, count, NULL});
 }
 
-PyObject *message_recv(PyObject *self, PyObject *const *values, Py_ssize_t positional,
-                       PyObject *names) {
+PyObject *message_recv(PyObject *self, PyObject *const *values, Py_ssize_t count) {
   return call_route((comm_object *)self, recv_call, "recv",
-                    &(arguments_given){values, positional, names, false});
+                    &(arguments_given){values, count, NULL});
 }

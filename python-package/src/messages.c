@@ -257,7 +257,7 @@ static PyObject *messages_probe(PyObject *object, PyObject *args) {
 
 PyObject *messages_open(PyObject *module, PyObject *comm) {
   module_state *state = PyModule_GetState(module);
-  if (Py_TYPE(comm) != state->comm_type) {
+  if (!PyObject_TypeCheck(comm, state->comm_type)) {
     PyErr_SetString(PyExc_TypeError, "messages_open() takes a Communicator");
     return NULL;
   }

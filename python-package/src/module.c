@@ -6,14 +6,12 @@
 #include <openssl/crypto.h>
 
 #include "adapter.h"
-#include "arguments.h"
 #include "blame.h"
 #include "checkpoint.h"
 #include "comm.h"
 #include "device.h"
 #include "device_memory.h"
 #include "device_tensor.h"
-#include "docstring.h"
 #include "durable_file.h"
 #include "envelope.h"
 #include "error.h"
@@ -74,7 +72,8 @@ static int add_names(PyObject *module, module_state *state) {
 static int module_exec(PyObject *module) {
   module_state *state = PyModule_GetState(module);
   gil_init();
-  if (error_add_classes(module, state) < 0 || arguments_intern(state) < 0) return -1;
+  state->dtype_name = PyUnicode_InternFromString("dtype");
+  if (state->dtype_name == NULL || error_add_classes(module, state) < 0) return -1;
   return add_names(module, state);
 }
 
@@ -97,7 +96,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
   Py_VISIT(state->numpy_empty);
   Py_VISIT(state->numpy_array);
   Py_VISIT(state->numpy_scalar);
-  for (int name = 0; name < ARGUMENTS_NAMES; name++) Py_VISIT(state->names[name]);
+  Py_VISIT(state->dtype_name);
   return adapter_traverse(state, visit, arg);
 }
 
@@ -120,7 +119,7 @@ static int module_clear(PyObject *module) {
   Py_CLEAR(state->numpy_empty);
   Py_CLEAR(state->numpy_array);
   Py_CLEAR(state->numpy_scalar);
-  for (int name = 0; name < ARGUMENTS_NAMES; name++) Py_CLEAR(state->names[name]);
+  Py_CLEAR(state->dtype_name);
   adapter_clear(state);
   return 0;
 }
@@ -130,21 +129,12 @@ static void module_free(void *module) {
 }
 
 static PyMethodDef functions[] = {
-    {"open", comm_open, METH_VARARGS,
-     "open($module, rank, size, addresses, root_address, token, job, ports, timeout, call_timeout,"
-     " warn_after, algorithms, exchange, shared_memory, connections, encryption, watch_parent, "
-     "backend, /)\n--\n\n"
-     "Open a communicator; `sparkring.init` checks the arguments and calls this."},
+    {"open", comm_open, METH_VARARGS, NULL},                 /* sparkring._init calls this */
     {"reducer_open", reducer_open, METH_VARARGS, NULL},      /* sparkring._reducer calls this */
     {"messages_open", messages_open, METH_O, NULL},          /* sparkring._messages calls this */
     {"pmi_serve", pmi_serve, METH_VARARGS, NULL},            /* sparkring._mpi calls this */
     {"device_read", device_tensor_read, METH_VARARGS, NULL}, /* sparkring._device calls this */
-    {"end", gil_end, METH_NOARGS,
-     "end($module, /)\n--\n\n"
-     "End the calls of all other threads; sparkring has it called when the interpreter ends."},
-    {"document", docstring_set, METH_VARARGS,
-     "document($module, type, name, text, /)\n--\n\n"
-     "Give a method or property its docstring; see `sparkring._docs`."},
+    {"end", gil_end, METH_NOARGS, NULL},                     /* called when the interpreter ends */
     {"blame_weight", blame_weight, METH_O, NULL}, /* sparkring.spark._rank_result calls both */
     {"blame_first", blame_first, METH_O, NULL},
     {"checkpoint_name", checkpoint_name, METH_O,

@@ -98,7 +98,7 @@ static int make_array(operands *operands, comm_object *self, Py_ssize_t rows, in
   if (shape == NULL) return -1;
   const char *name = in->dtype == RING_BFLOAT16 ? "uint16" : ring_dtype_name(in->dtype);
   bool is_array = PyObject_TypeCheck(operands->input, (PyTypeObject *)state->numpy_array);
-  PyObject *dtype = is_array ? PyObject_GetAttr(operands->input, state->names[ARGUMENTS_DTYPE])
+  PyObject *dtype = is_array ? PyObject_GetAttr(operands->input, state->dtype_name)
                              : PyObject_CallMethod(state->numpy, "dtype", "s", name);
   operands->output = memory_make_result(self, shape, dtype, in->buffer.itemsize);
   return operands->output ? 0 : -1;

@@ -145,7 +145,7 @@ static operands *open_rows(comm_object *self, PyObject *x, const char *dtype, bo
 /* ---- The methods -------------------------------------------------------------------------- */
 
 static PyObject *allgatherv_call(comm_object *self, const arguments_given *given) {
-  static const arguments_form form = {"allgatherv", 1, 1, 2, {ARGUMENTS_X, ARGUMENTS_DTYPE}};
+  static const arguments_form form = {"allgatherv", 2, {ARGUMENTS_X, ARGUMENTS_DTYPE}};
   arguments a;
   PyObject *result = NULL;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
@@ -155,7 +155,7 @@ static PyObject *allgatherv_call(comm_object *self, const arguments_given *given
   if (parts_allgather(&parts, self, &o->in) < 0) return operands_finish(o, false);
   call call;
   if (operands_make_rows(o, self, parts.total) == 0 &&
-      call_enter(&call, self, o, operands_finish, "allgatherv", given->start) == 0)
+      call_enter(&call, self, o, operands_finish, "allgatherv", given->request) == 0)
     result = call_leave(&call, CALL_CORE(&call, allgatherv, o->in.buffer.buf, o->out.buffer.buf,
                                          parts.elements, o->in.dtype));
   parts_close(&parts);
@@ -172,8 +172,7 @@ static int check_root(comm_object *self, const char *call, int root) {
 }
 
 static PyObject *gatherv_call(comm_object *self, const arguments_given *given) {
-  static const arguments_form form = {
-      "gatherv", 1, 2, 3, {ARGUMENTS_X, ARGUMENTS_ROOT, ARGUMENTS_DTYPE}};
+  static const arguments_form form = {"gatherv", 3, {ARGUMENTS_X, ARGUMENTS_ROOT, ARGUMENTS_DTYPE}};
   arguments a;
   PyObject *result = NULL;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
@@ -185,7 +184,7 @@ static PyObject *gatherv_call(comm_object *self, const arguments_given *given) {
   call call;
   bool is_root = ring_comm_rank(self->comm) == a.root;
   if ((!is_root || operands_make_rows(o, self, parts.total) == 0) &&
-      call_enter(&call, self, o, operands_finish, "gatherv", given->start) == 0)
+      call_enter(&call, self, o, operands_finish, "gatherv", given->request) == 0)
     result = call_leave(&call, CALL_CORE(&call, gatherv, o->in.buffer.buf, o->out.buffer.buf,
                                          parts.elements, o->in.dtype, a.root));
   parts_close(&parts);
@@ -194,7 +193,7 @@ static PyObject *gatherv_call(comm_object *self, const arguments_given *given) {
 
 static PyObject *scatterv_call(comm_object *self, const arguments_given *given) {
   static const arguments_form form = {
-      "scatterv", 2, 3, 4, {ARGUMENTS_X, ARGUMENTS_COUNTS, ARGUMENTS_ROOT, ARGUMENTS_DTYPE}};
+      "scatterv", 4, {ARGUMENTS_X, ARGUMENTS_COUNTS, ARGUMENTS_ROOT, ARGUMENTS_DTYPE}};
   arguments a;
   PyObject *result = NULL;
   int rank = ring_comm_rank(self->comm);
@@ -207,7 +206,7 @@ static PyObject *scatterv_call(comm_object *self, const arguments_given *given) 
   if (o->read && parts_check_total(&parts, self, &o->in) < 0)
     operands_finish(o, false);
   else if (operands_make_rows(o, self, (Py_ssize_t)parts.rows[rank]) == 0 &&
-           call_enter(&call, self, o, operands_finish, "scatterv", given->start) == 0)
+           call_enter(&call, self, o, operands_finish, "scatterv", given->request) == 0)
     result = call_leave(&call, CALL_CORE(&call, scatterv, o->read ? o->in.buffer.buf : NULL,
                                          o->out.buffer.buf, parts.elements, o->in.dtype, a.root));
   parts_close(&parts);
@@ -227,11 +226,7 @@ static int alltoallv_parts(parts *sent, parts *received, comm_object *self, cons
 
 static PyObject *alltoallv_call(comm_object *self, const arguments_given *given) {
   static const arguments_form form = {
-      "alltoallv",
-      2,
-      2,
-      4,
-      {ARGUMENTS_X, ARGUMENTS_COUNTS, ARGUMENTS_DTYPE, ARGUMENTS_RETURN_COUNTS}};
+      "alltoallv", 4, {ARGUMENTS_X, ARGUMENTS_COUNTS, ARGUMENTS_DTYPE, ARGUMENTS_RETURN_COUNTS}};
   arguments a;
   PyObject *result = NULL;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
@@ -242,7 +237,7 @@ static PyObject *alltoallv_call(comm_object *self, const arguments_given *given)
   if (alltoallv_parts(&sent, &received, self, &a, o) < 0)
     operands_finish(o, false);
   else if (operands_make_rows(o, self, received.total) == 0 &&
-           call_enter(&call, self, o, operands_finish, "alltoallv", given->start) == 0)
+           call_enter(&call, self, o, operands_finish, "alltoallv", given->request) == 0)
     result = call_leave(&call, CALL_CORE(&call, alltoallv, o->in.buffer.buf, sent.elements,
                                          o->out.buffer.buf, received.elements, o->in.dtype));
   parts_close(&sent);
@@ -252,8 +247,6 @@ static PyObject *alltoallv_call(comm_object *self, const arguments_given *given)
 
 static PyObject *reduce_scatterv_call(comm_object *self, const arguments_given *given) {
   static const arguments_form form = {"reduce_scatterv",
-                                      2,
-                                      3,
                                       6,
                                       {ARGUMENTS_X, ARGUMENTS_COUNTS, ARGUMENTS_OP, ARGUMENTS_DTYPE,
                                        ARGUMENTS_PRESCALE, ARGUMENTS_POSTSCALE}};
@@ -272,7 +265,7 @@ static PyObject *reduce_scatterv_call(comm_object *self, const arguments_given *
   if (parts_read(&parts, self, a.counts, &o->in) < 0 || parts_check_total(&parts, self, &o->in) < 0)
     operands_finish(o, false);
   else if (operands_make_rows(o, self, (Py_ssize_t)parts.rows[ring_comm_rank(self->comm)]) == 0 &&
-           call_enter(&call, self, o, operands_finish, "reduce_scatterv", given->start) == 0)
+           call_enter(&call, self, o, operands_finish, "reduce_scatterv", given->request) == 0)
     result = call_leave(&call, CALL_CORE(&call, reduce_scatterv, o->in.buffer.buf,
                                          o->out.buffer.buf, parts.elements, o->in.dtype, op));
   parts_close(&parts);

@@ -21,12 +21,9 @@ PyObject *port_reserve(PyObject *object, PyObject *unused) {
   return error_raise(comm_state(self), status, ring_comm_error(self->comm));
 }
 
-PyObject *port_release(PyObject *object, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"port", NULL};
+PyObject *port_release(PyObject *object, PyObject *given) {
   comm_object *self = (comm_object *)object;
-  PyObject *given = Py_None;
   int port = 0; /* in the core: all ports */
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:port_release", names, &given)) return NULL;
   if (given != Py_None) {
     long number = PyLong_AsLong(given);
     if (number == -1 && PyErr_Occurred()) return NULL;

@@ -8,6 +8,6 @@
 #include "comm.h"
 
 PyObject *port_reserve(PyObject *self, PyObject *unused);
-PyObject *port_release(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *port_release(PyObject *self, PyObject *port);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The Python type sparkring.Request. The result is made by the first wait or test after the end;
+ * The type sparkring._core.RequestBase, the base of the class sparkring.Request. The result is made by the first wait or test after the end;
  * until then the views stay open. Each wait makes a new exception from the error in the core: a
  * kept exception would refer to the frames, and so to the request, in a cycle.
  *
@@ -17,9 +17,8 @@
 
 #include <structmember.h>
 
-request_object *request_make(comm_object *comm, operands *operands, operands_finish_fn finish,
-                             const char *name) {
-  PyTypeObject *type = comm_state(comm)->request_type;
+request_object *request_make(PyTypeObject *type, comm_object *comm, operands *operands,
+                             operands_finish_fn finish, const char *name) {
   request_object *self = (request_object *)PyType_GenericAlloc(type, 0);
   if (self == NULL) {
     finish(operands, false);
@@ -100,27 +99,6 @@ static PyObject *request_repr(PyObject *object) {
   int done = request_is_done(self, &status);
   const char *state = !done ? "under way" : status == RING_OK ? "done" : "failed";
   return PyUnicode_FromFormat("<sparkring.Request %s, %s>", self->name, state);
-}
-
-static PyObject *request_enter(PyObject *self, PyObject *unused) {
-  (void)unused;
-  Py_INCREF(self);
-  return self;
-}
-
-/* An exception of the block is the cause, so the error of the request is dropped then. */
-static PyObject *request_exit(PyObject *object, PyObject *args) {
-  request_object *self = (request_object *)object;
-  PyObject *type = Py_None, *value, *traceback;
-  if (!PyArg_ParseTuple(args, "OOO:__exit__", &type, &value, &traceback)) return NULL;
-  PyObject *result = request_wait(object, NULL);
-  if (result == NULL) {
-    PyObject *ours = comm_state(self->comm)->errors[RING_OK];
-    if (type == Py_None || !PyErr_ExceptionMatches(ours)) return NULL;
-    PyErr_Clear();
-  }
-  Py_XDECREF(result);
-  Py_RETURN_NONE;
 }
 
 /* ---- Its life ----------------------------------------------------------------------------- */
@@ -237,10 +215,8 @@ static void request_dealloc(PyObject *object) {
 /* ---- The type ----------------------------------------------------------------------------- */
 
 static PyMethodDef methods[] = {
-    {"wait", request_wait, METH_NOARGS, NULL},
-    {"test", request_test, METH_NOARGS, NULL},
-    {"__enter__", request_enter, METH_NOARGS, NULL},
-    {"__exit__", request_exit, METH_VARARGS, NULL},
+    {"_wait", request_wait, METH_NOARGS, NULL},
+    {"_test", request_test, METH_NOARGS, NULL},
     {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, NULL},
     {NULL, NULL, 0, NULL},
 };
@@ -258,8 +234,8 @@ static PyType_Slot slots[] = {
 };
 
 PyType_Spec request_type_spec = {
-    .name = "sparkring.Request",
+    .name = "sparkring._core.RequestBase",
     .basicsize = sizeof(request_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
     .slots = slots,
 };

@@ -20,9 +20,9 @@ typedef struct request_object {
   bool waiting; /* a thread is in the core with it */
 } request_object;
 
-/* A new request, not started yet. Takes over the operands. NULL with an exception. */
-request_object *request_make(comm_object *comm, operands *operands, operands_finish_fn finish,
-                             const char *name);
+/* A new request of a class, not started yet. Takes over the operands. NULL with an exception. */
+request_object *request_make(PyTypeObject *type, comm_object *comm, operands *operands,
+                             operands_finish_fn finish, const char *name);
 
 /* The Python type, for PyType_FromModuleAndSpec. */
 extern PyType_Spec request_type_spec;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The state of the module, one copy for each interpreter. The Python types are final, so that every
- * method finds the state through the type of its object.
+ * The state of the module, one copy for each interpreter. A communicator refers to the state, and
+ * what belongs to a communicator finds it there.
  */
 #ifndef SPARKRING_STATE_H
 #define SPARKRING_STATE_H
@@ -12,35 +12,12 @@
 #define STATE_COUNT_STATUS(name, text) +1
 #define STATUS_COUNT (0 RING_STATUS_MAP(STATE_COUNT_STATUS))
 
-/* The names of arguments (arguments.h). */
-#define ARGUMENTS_MAP(ENTRY)                                                                       \
-  ENTRY(X, "x")                                                                                    \
-  ENTRY(XS, "xs")                                                                                  \
-  ENTRY(COUNTS, "counts")                                                                          \
-  ENTRY(OUT, "out")                                                                                \
-  ENTRY(OP, "op")                                                                                  \
-  ENTRY(DTYPE, "dtype")                                                                            \
-  ENTRY(ROOT, "root")                                                                              \
-  ENTRY(PEER, "peer")                                                                              \
-  ENTRY(RETURN_COUNTS, "return_counts")                                                            \
-  ENTRY(PRESCALE, "prescale")                                                                      \
-  ENTRY(POSTSCALE, "postscale")
-
-#define ARGUMENTS_MOST 7 /* most arguments of a method */
-
 #define ADAPTER_TYPES 16 /* types whose adapter is kept (adapter.h) */
 
 typedef struct adapter_entry {
   PyTypeObject *type;
   const struct adapter *adapter; /* NULL for none */
 } adapter_entry;
-
-typedef enum arguments_name {
-#define ARGUMENTS_ENUM(name, text) ARGUMENTS_##name,
-  ARGUMENTS_MAP(ARGUMENTS_ENUM)
-#undef ARGUMENTS_ENUM
-      ARGUMENTS_NAMES
-} arguments_name;
 
 typedef struct module_state {
   PyTypeObject *comm_type;
@@ -54,14 +31,14 @@ typedef struct module_state {
   PyTypeObject *device_type;
   PyTypeObject *device_memory_type;
   PyTypeObject *device_tensor_type;
-  PyObject *errors[STATUS_COUNT];   /* exception classes by status; RingError itself at RING_OK */
-  PyObject *on_gpu;                 /* InvalidError for an array in the memory of a GPU */
-  PyObject *numpy;                  /* NULL until module_need_numpy() */
-  PyObject *numpy_empty;            /* numpy.empty */
-  PyObject *numpy_array;            /* numpy.ndarray */
-  PyObject *numpy_scalar;           /* numpy.generic */
-  PyObject *names[ARGUMENTS_NAMES]; /* interned */
-  struct adapter *adapters;         /* all of them */
+  PyObject *errors[STATUS_COUNT]; /* exception classes by status; RingError itself at RING_OK */
+  PyObject *on_gpu;               /* InvalidError for an array in the memory of a GPU */
+  PyObject *numpy;                /* NULL until module_need_numpy() */
+  PyObject *numpy_empty;          /* numpy.empty */
+  PyObject *numpy_array;          /* numpy.ndarray */
+  PyObject *numpy_scalar;         /* numpy.generic */
+  PyObject *dtype_name;           /* "dtype", interned */
+  struct adapter *adapters;       /* all of them */
   adapter_entry adapter_of[ADAPTER_TYPES];
 } module_state;
 

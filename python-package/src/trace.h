@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The trace of a communicator (core/bindings/trace.h). The communicator object owns it.
- * sparkring/_timeline.py makes the methods start_timeline and stop_timeline of these functions.
+ * sparkring/_calls/timeline.py has the methods start_timeline and stop_timeline, which call these functions.
  */
 #ifndef SPARKRING_TRACE_H
 #define SPARKRING_TRACE_H

@@ -278,15 +278,16 @@ def test_forked_child():
 
 def test_signatures():
     signatures = {
-        "allreduce": "(self, /, x, op='sum', *, out=None, dtype=None, prescale=1.0, postscale=1.0)",
-        "broadcast": "(self, /, x, root=0, *, out=None, dtype=None)",
-        "allgather": "(self, /, x, *, out=None, dtype=None)",
-        "barrier": "(self, /)",
-        "close": "(self, /, timeout=None)",
-        "abort": "(self, /, reason=None)",
-        "counters": "(self, /, peer=None)",
-        "link": "(self, /, peer)",
-        "explain": "(self, /, collective, nbytes, dtype='float32', root=0)",
+        "allreduce": "(self, x, op='sum', *, out=None, dtype=None, prescale=1.0, postscale=1.0)",
+        "broadcast": "(self, x, root=0, *, out=None, dtype=None)",
+        "allgather": "(self, x, *, out=None, dtype=None)",
+        "barrier": "(self) -> 'None'",
+        "close": "(self, timeout: 'float | None' = None) -> 'None'",
+        "abort": "(self, reason: 'str | None' = None) -> 'None'",
+        "counters": "(self, peer: 'int | None' = None) -> 'dict[str, int]'",
+        "link": "(self, peer: 'int') -> 'str'",
+        "explain": "(self, collective: 'str', nbytes: 'int', dtype: 'str' = 'float32',"
+        " root: 'int' = 0) -> 'Explanation'",
     }
     for name, signature in signatures.items():
         assert str(inspect.signature(getattr(sparkring.Communicator, name))) == signature

@@ -359,7 +359,7 @@ def misuse():
             (invalid, "single number", lambda: comm.alltoall(gpu.array(host[0, 0].reshape(())))),
             (sparkring.UnsupportedError, "gather takes no arrays on GPUs", lambda: comm.gather(x)),
             (sparkring.UnsupportedError, "takes no prescale", lambda: comm.reduce(x, prescale=2)),
-            (TypeError, "unexpected argument", lambda: comm.allreduce(x, root=1)),
+            (TypeError, "unexpected keyword argument", lambda: comm.allreduce(x, root=1)),
         ):
             with pytest.raises(wrong, match=why):
                 call()

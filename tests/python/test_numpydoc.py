@@ -2,7 +2,7 @@
 """Every public callable has the sections of numpydoc, and they name its parameters.
 
 The sources are parsed, because the frameworks of half of the modules are not installed here. The
-docstrings of types that are written in C are read at run time.
+communicator, the request and the types that are written in C are read at run time.
 """
 
 from __future__ import annotations
@@ -118,13 +118,26 @@ def members(module, kind):
 
 
 def native(kind):
-    """Describe a type that is written in C. The stub has its methods, also those in Python."""
+    """Describe a type that is written in C. The stub has its methods."""
     own = getattr(_core, kind.name)
     for each in members("sparkring._core", kind):
         *_, method = each.name.split(".")
         text = inspect.getdoc(own if method == kind.name else getattr(own, method)) or ""
-        is_shared = method in exported("sparkring.frameworks")  # with a function of the comm
-        yield each._replace(text=text, parameters=["comm"] * is_shared + each.parameters)
+        yield each._replace(text=text)
+
+
+def loaded(kind):
+    """Describe a class whose methods are in many files. A method without types has overloads."""
+    yield Documented(kind.__name__, inspect.getdoc(kind) or "", [], False)
+    for name, method in inspect.getmembers(kind, callable):
+        if not name.startswith("_"):
+            signature = inspect.signature(method)
+            returns = signature.return_annotation not in ("None", "NoReturn")
+            stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+            names = [stars.get(each.kind, "") + each.name for each in signature.parameters.values()]
+            parameters = names[names[0] == "self" :]
+            text = inspect.getdoc(method) or ""
+            yield Documented(f"{kind.__name__}.{name}", text, parameters, returns)
 
 
 def callables(module):
@@ -133,6 +146,8 @@ def callables(module):
         where, node = find(module, name)
         if isinstance(node, ast.FunctionDef):
             yield function(name, node)
+        elif isinstance(node, ast.ClassDef) and name in ("Communicator", "Request"):
+            yield from loaded(getattr(sparkring, name))
         elif isinstance(node, ast.ClassDef):
             yield from native(node) if where == "sparkring._core" else members(where, node)
 

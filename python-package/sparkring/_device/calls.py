@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The collectives of a communicator on arrays in the memory of GPUs.
 
-The methods of the communicator are in C, and take arrays of the host. A method that finds an array
+The methods of the communicator call the core with arrays of the host. A method that finds an array
 on a GPU calls `call` here, before any rank has sent anything.
 """
 
@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparkring._core import Communicator, InvalidError, UnsupportedError
+from sparkring._core import InvalidError, UnsupportedError
 from sparkring._device import operand as operands
 from sparkring._device.device import check_gpu, on_shared_stream, opened
 from sparkring._device.operand import Operand, Result, Shape
 
 if TYPE_CHECKING:
+    from sparkring._communicator import Communicator
     from sparkring._core import DeviceHandle
 
 
@@ -127,12 +128,11 @@ def _refuse_factors(name: str, prescale: float, postscale: float) -> None:
 def _allreduce(
     comm: Communicator,
     x: Any,
-    op: str = "sum",
-    *,
-    out: Any = None,
-    dtype: str | None = None,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
+    op: str,
+    out: Any,
+    dtype: str | None,
+    prescale: float,
+    postscale: float,
 ) -> Any:
     c = _Call(comm, x, dtype)
     made, a = c.output(out, c.x.shape), c.x
@@ -147,13 +147,12 @@ def _allreduce(
 def _reduce(
     comm: Communicator,
     x: Any,
-    op: str = "sum",
-    root: int = 0,
-    *,
-    out: Any = None,
-    dtype: str | None = None,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
+    op: str,
+    root: int,
+    out: Any,
+    dtype: str | None,
+    prescale: float,
+    postscale: float,
 ) -> Any:
     _refuse_factors("reduce", prescale, postscale)
     c = _Call(comm, x, dtype)
@@ -169,12 +168,11 @@ def _reduce(
 def _reduce_scatter(
     comm: Communicator,
     x: Any,
-    op: str = "sum",
-    *,
-    out: Any = None,
-    dtype: str | None = None,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
+    op: str,
+    out: Any,
+    dtype: str | None,
+    prescale: float,
+    postscale: float,
 ) -> Any:
     _refuse_factors("reduce_scatter", prescale, postscale)
     c = _Call(comm, x, dtype)
@@ -184,23 +182,21 @@ def _reduce_scatter(
     return c, made.finish()
 
 
-def _broadcast(
-    comm: Communicator, x: Any, root: int = 0, *, out: Any = None, dtype: str | None = None
-) -> Any:
+def _broadcast(comm: Communicator, x: Any, root: int, out: Any, dtype: str | None) -> Any:
     c = _Call(comm, x, dtype)
     made, a = c.output(out, c.x.shape), c.x
     c.handle.broadcast(a.address, made.address, a.elements, a.dtype, root, a.stream)
     return c, made.finish()
 
 
-def _allgather(comm: Communicator, x: Any, *, out: Any = None, dtype: str | None = None) -> Any:
+def _allgather(comm: Communicator, x: Any, out: Any, dtype: str | None) -> Any:
     c = _Call(comm, x, dtype)
     made, a = c.output(out, (comm.size, *c.x.shape), "all"), c.x
     c.handle.allgather(a.address, made.address, a.elements, a.dtype, a.stream)
     return c, made.finish()
 
 
-def _alltoall(comm: Communicator, x: Any, *, out: Any = None, dtype: str | None = None) -> Any:
+def _alltoall(comm: Communicator, x: Any, out: Any, dtype: str | None) -> Any:
     c = _Call(comm, x, dtype)
     c.share()
     made, a = c.output(out, c.x.shape, "mixed"), c.x
@@ -222,9 +218,8 @@ def _alltoallv(
     comm: Communicator,
     x: Any,
     counts: Any,
-    *,
-    dtype: str | None = None,
-    return_counts: bool = False,
+    dtype: str | None,
+    return_counts: bool,
 ) -> Any:
     c = _Call(comm, x, dtype)
     sent, a = _read_counts(c, counts), c.x
@@ -240,15 +235,13 @@ def _alltoallv(
 # ---- Messages
 
 
-def _send(comm: Communicator, x: Any, peer: int, *, dtype: str | None = None) -> Any:
+def _send(comm: Communicator, x: Any, peer: int, dtype: str | None) -> Any:
     c = _Call(comm, x, dtype, opens=False)
     c.handle.send(c.x.address, c.x.elements, c.x.dtype, peer, c.x.stream)
     return c, None
 
 
-def _recv(
-    comm: Communicator, x: Any, peer: int, *, out: Any = None, dtype: str | None = None
-) -> Any:
+def _recv(comm: Communicator, x: Any, peer: int, out: Any, dtype: str | None) -> Any:
     c = _Call(comm, x, dtype, opens=False)
     made = c.output(out, c.x.shape)
     c.handle.recv(made.address, c.x.elements, c.x.dtype, peer, c.x.stream)
@@ -291,27 +284,27 @@ def reduce_group(
 def _allreduce_group(
     comm: Communicator,
     xs: Iterable[Any],
-    op: str = "sum",
-    *,
-    out: Iterable[Any] | None = None,
-    dtype: str | None = None,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
+    op: str,
+    out: Iterable[Any] | None,
+    dtype: str | None,
+    prescale: float,
+    postscale: float,
 ) -> Any:
     xs = list(xs)
     c = _Call(comm, xs[0], dtype)
     return c, reduce_group(c.handle, xs, op, out, dtype, None, prescale, postscale)
 
 
-def _each(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make the call of a group of the call of one array."""
+def _each(function: Callable[..., Any], before: int) -> Callable[..., Any]:
+    """Make the call of a group of the call of one array, with `before` arguments before `out`."""
 
-    def calls(comm: Communicator, xs: Iterable[Any], *args: Any, **options: Any) -> Any:
-        xs, outs = list(xs), options.pop("out", None)
+    def calls(comm: Communicator, xs: Iterable[Any], *args: Any) -> Any:
+        xs, outs = list(xs), args[before]
         targets = [None] * len(xs) if outs is None else list(outs)
         if len(targets) != len(xs):
             raise InvalidError(f"out has {len(targets)} arrays and xs {len(xs)}: pass one for each")
-        made = [function(comm, x, *args, out=to, **options) for x, to in zip(xs, targets)]
+        first, last = args[:before], args[before + 1 :]
+        made = [function(comm, x, *first, to, *last) for x, to in zip(xs, targets)]
         return made[0][0], [result for _, result in made]
 
     return calls
@@ -331,18 +324,18 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "send": _send,
     "recv": _recv,
     "allreduce_group": _allreduce_group,
-    "reduce_scatter_group": _each(_reduce_scatter),
-    "broadcast_group": _each(_broadcast),
-    "allgather_group": _each(_allgather),
+    "reduce_scatter_group": _each(_reduce_scatter, 1),
+    "broadcast_group": _each(_broadcast, 1),
+    "allgather_group": _each(_allgather, 0),
 }
 
 
-def call(comm: Communicator, name: str, start: bool, /, *args: Any, **options: Any) -> Any:
+def call(comm: Communicator, name: str, start: bool, /, *args: Any) -> Any:
     """Make a call, whose arguments the method has checked, on the device of a communicator."""
     if name not in _CALLS:
         raise UnsupportedError(
             f"{name} takes no arrays on GPUs: copy the array to the host, as with x.cpu() or"
             f" x.get(), or use one of {', '.join(_CALLS)}"
         )
-    made, result = _CALLS[name](comm, *args, **options)
+    made, result = _CALLS[name](comm, *args)
     return DeviceRequest(made.handle, made.x.stream, result) if start else result

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union
 
 from sparkring._agree import agree
-from sparkring._core import Communicator, InvalidError
+from sparkring._core import InvalidError
 from sparkring._device import operand as operands
 from sparkring._device.array import DeviceArray
 from sparkring._device.operand import Operand
-from sparkring._method import method
 from sparkring.frameworks._nccl import libraries
 
 if TYPE_CHECKING:
+    from sparkring._communicator import Communicator
     from sparkring._core import DeviceHandle
 
 _Path = Union[str, "os.PathLike[str]", None]
@@ -250,7 +250,6 @@ def opened(comm: Communicator, gpu: int | None) -> DeviceHandle:
     return device(comm, gpu=gpu)._handle if handle is None else handle
 
 
-@method
 def device(
     self: Communicator,
     path: str = "auto",

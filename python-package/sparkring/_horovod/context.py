@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 import sparkring
-from sparkring import _communicator
-from sparkring._core import Communicator, RingError
+from sparkring import _init
+from sparkring._communicator import Communicator
+from sparkring._core import RingError
 from sparkring._horovod.arguments import check_type
 from sparkring._horovod.errors import HorovodInternalError, internal_errors
 from sparkring._horovod.group import Group
@@ -110,7 +111,7 @@ def init(
                 " a part of the ranks, Communicator.split makes it"
             )
         settings = Settings.read()
-        opened = comm if comm is not None else _communicator.current()
+        opened = comm if comm is not None else _init.current()
         owns = opened is None
         if opened is None:
             if settings.warn_after is not None:
@@ -221,7 +222,7 @@ def _end_with_process() -> None:
         shutdown()
 
 
-atexit.register(_end_with_process)  # after that of _communicator, so it runs before
+atexit.register(_end_with_process)  # after that of _init, so it runs before
 
 
 def is_initialized() -> bool:

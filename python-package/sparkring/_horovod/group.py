@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import threading
 
-from sparkring._core import Communicator, RingError
+from sparkring._communicator import Communicator
+from sparkring._core import RingError
 from sparkring._horovod.arguments import check_type
 from sparkring._horovod.errors import internal_errors
 from sparkring._horovod.settings import Settings

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from sparkring._calls.objects import check_token
 from sparkring._horovod.context import group
 from sparkring._horovod.errors import internal_errors
 from sparkring._horovod.pending import Pending
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
 from sparkring._objects.codec import Envelopes, pack, unpack
-from sparkring._objects.collectives import check_token
 
 
 def broadcast_object(

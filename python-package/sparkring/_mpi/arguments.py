@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sparkring._core import Communicator, InvalidError, UnsupportedError
+from sparkring._core import InvalidError, UnsupportedError
+
+if TYPE_CHECKING:
+    from sparkring._communicator import Communicator
 
 SHOWN = 200  # characters of an argument in an error
 

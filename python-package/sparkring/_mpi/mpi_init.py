@@ -10,19 +10,20 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sparkring._core import Communicator, InvalidError, PmiHandle, RingError, UnsupportedError
-from sparkring._method import method
+from sparkring._core import InvalidError, PmiHandle, RingError, UnsupportedError
 from sparkring._mpi.arguments import FOREIGN, check_plain, check_pmix
 from sparkring._mpi.server import abort, aborting, check, served
+
+if TYPE_CHECKING:
+    from sparkring._communicator import Communicator
 
 GRACE = 0.5  # seconds in which the rank at fault reports its error, before MPI's waits are ended
 SLICE = 0.05  # seconds between two looks at the other ranks
 ACKNOWLEDGED = b"cmd=finalize_ack\n"  # PMI-1's answer to the end of a connection
 
 
-@method
 @contextlib.contextmanager
 def mpi_init(
     self: Communicator, *, allow_plain: bool = False, pmix: bool | None = None

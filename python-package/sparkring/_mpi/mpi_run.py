@@ -9,12 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from sparkring import _run_state
-from sparkring._core import Communicator, PmiHandle
+from sparkring._core import PmiHandle
 from sparkring._launch.line_output import write_all
 from sparkring._launch.process_tree import describe
-from sparkring._method import method
 from sparkring._mpi.arguments import (
     check_command,
     check_directory,
@@ -27,11 +27,13 @@ from sparkring._mpi.arguments import (
 from sparkring._mpi.program import Program
 from sparkring._mpi.server import abort, aborting, check, served
 
+if TYPE_CHECKING:
+    from sparkring._communicator import Communicator
+
 SLICE = 0.05  # seconds between two looks at the other ranks
 LATE = 0.2  # seconds that the server may need for the last lines of a program that has ended
 
 
-@method
 def mpi_run(
     self: Communicator,
     argv: Sequence[str | os.PathLike[str]],

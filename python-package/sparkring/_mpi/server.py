@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from sparkring import _core
-from sparkring._core import Communicator, PmiHandle, UnsupportedError
+from sparkring._core import PmiHandle, UnsupportedError
+
+if TYPE_CHECKING:
+    from sparkring._communicator import Communicator
 
 NO_PMIX = (
     "PMIx, which programs of Open MPI need, cannot be served: {}. Install PMIx and its headers"

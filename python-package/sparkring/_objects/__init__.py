@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Methods of the communicator for Python objects, and the codec of objects."""
+"""The codec of Python objects: envelopes of pickles."""

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from sparkring._core import Communicator, InvalidError
+from sparkring._communicator import Communicator
+from sparkring._core import InvalidError
 from sparkring.data._number import is_number
 
 

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparkring._core import Communicator, InvalidError
+from sparkring._communicator import Communicator
+from sparkring._core import InvalidError
 from sparkring.data import _schema as schema
 from sparkring.data import _source as source
 from sparkring.data._arguments import (

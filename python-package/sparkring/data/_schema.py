@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from sparkring._core import Communicator, InvalidError, MismatchError
+from sparkring._communicator import Communicator
+from sparkring._core import InvalidError, MismatchError
 from sparkring.data import _number as number
 
 if TYPE_CHECKING:

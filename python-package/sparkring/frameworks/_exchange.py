@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 
 from sparkring._agree import agree
-from sparkring._communicator import init
-from sparkring._core import Communicator, InvalidError
+from sparkring._core import InvalidError
 from sparkring.frameworks import _device as device
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import TypeAlias
+
+    from sparkring._communicator import Communicator
 
     # PySpark's BarrierTaskContext, without an import of PySpark.
     Ring: TypeAlias = Union[Communicator, Any, None]
@@ -33,8 +34,10 @@ _kept: Communicator | None = None
 @contextlib.contextmanager
 def communicator(given: Ring) -> Iterator[Communicator]:
     """Yield the given communicator, or open one and close it at the end."""
+    from sparkring import _communicator, _init  # not at the top: both use this folder
+
     global _kept
-    if isinstance(given, Communicator):
+    if isinstance(given, _communicator.Communicator):
         yield given
         return
     if given is not None and type(given).__name__ != "BarrierTaskContext":
@@ -42,7 +45,7 @@ def communicator(given: Ring) -> Iterator[Communicator]:
             f"comm is of type {type(given).__name__}: pass a Communicator, the BarrierTaskContext"
             " of this task, or nothing"
         )
-    with init() as comm:
+    with _init.init() as comm:
         yield comm
     _kept = comm
 

@@ -10,16 +10,15 @@ import os
 from typing import TYPE_CHECKING
 
 from sparkring._agree import agree
-from sparkring._core import Communicator, InvalidError
-from sparkring._method import method
+from sparkring._core import InvalidError
 from sparkring.frameworks import _device as device
 from sparkring.frameworks._exchange import communicator
 
 if TYPE_CHECKING:
+    from sparkring._communicator import Communicator
     from sparkring.frameworks._exchange import Ring
 
 
-@method
 def gpus(comm: Ring = None, /, count: int | None = None) -> list[str]:
     """Choose this rank's GPUs: set ``CUDA_VISIBLE_DEVICES``, so that the rank sees no other GPUs.
 

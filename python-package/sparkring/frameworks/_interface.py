@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sparkring._core import Communicator
+    from sparkring._communicator import Communicator
 
 ROUTES = Path("/proc/net/route")
 USABLE, REFUSED = 0x1, 0x200  # flags of a route, RTF_UP and RTF_REJECT

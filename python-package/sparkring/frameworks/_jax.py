@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sparkring._method import method
 from sparkring.frameworks._exchange import address, communicator, of_root
 
 if TYPE_CHECKING:
     from sparkring.frameworks._exchange import Ring
 
 
-@method
 def jax_config(comm: Ring = None, /) -> dict[str, Any]:
     """Return the arguments of ``jax.distributed.initialize``.
 

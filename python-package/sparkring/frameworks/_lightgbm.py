@@ -10,15 +10,13 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, Any
 
-from sparkring._core import Communicator
-from sparkring._method import method
 from sparkring.frameworks._exchange import address, communicator, gather
 
 if TYPE_CHECKING:
+    from sparkring._communicator import Communicator
     from sparkring.frameworks._exchange import Ring
 
 
-@method
 def lightgbm_config(comm: Ring = None, /) -> dict[str, Any]:
     """Return LightGBM's network parameters.
 

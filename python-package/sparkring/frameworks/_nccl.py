@@ -12,7 +12,6 @@ import os
 from typing import TYPE_CHECKING
 
 from sparkring._agree import agree
-from sparkring._method import method
 from sparkring.frameworks import _device as device
 from sparkring.frameworks._exchange import communicator
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 NAMES = ("libnccl.so.2", "libnccl.so")
 
 
-@method
 def nccl_id(comm: Ring = None, /, library: str | os.PathLike[str] | None = None) -> bytes:
     """Return the same unique id of NCCL on all ranks, to make an NCCL communicator.
 

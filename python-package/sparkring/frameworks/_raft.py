@@ -13,20 +13,21 @@ import ctypes
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sparkring import _core
 from sparkring._agree import agree
-from sparkring._core import Communicator, InvalidError, UnsupportedError
-from sparkring._method import method
+from sparkring._core import InvalidError, UnsupportedError
 from sparkring.frameworks import _device as device
+
+if TYPE_CHECKING:
+    from sparkring._communicator import Communicator
 
 SLICE = 0.05  # seconds between two questions
 
 
-@method
 @contextlib.contextmanager
 def raft_handle(
     self: Communicator, *, n_streams: int = 0, timeout: float = 120.0, allow_plain: bool = False

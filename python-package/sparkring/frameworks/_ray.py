@@ -14,18 +14,16 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sparkring._core import Communicator
-from sparkring._method import method
 from sparkring.frameworks._exchange import address, communicator, gather
 
 if TYPE_CHECKING:
+    from sparkring._communicator import Communicator
     from sparkring.frameworks._exchange import Ring
 
 TOKEN = 32  # bytes of Ray's token, sent as numbers, as R does
 QUIET = ("--include-dashboard=false", "--disable-usage-stats")
 
 
-@method
 def ray_config(comm: Ring = None, /) -> dict[str, Any]:
     """Set the variables that ``ray.init`` reads, and return the command of this rank's Ray node.
 

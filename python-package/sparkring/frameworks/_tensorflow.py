@@ -11,19 +11,18 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from sparkring._core import Communicator, InvalidError
-from sparkring._method import method
+from sparkring._core import InvalidError
 from sparkring.frameworks._exchange import address, communicator, gather
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from sparkring._communicator import Communicator
     from sparkring.frameworks._exchange import Ring
 
 ROLES = ("chief", "worker", "ps", "evaluator")  # sent as numbers, as R does
 
 
-@method
 def tf_config(comm: Ring = None, /, role: str = "worker") -> dict[str, Any]:
     """Set ``TF_CONFIG``, which TensorFlow's strategies for several workers read.
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from sparkring._method import method
 from sparkring.frameworks import _device as device
 from sparkring.frameworks._exchange import communicator, of_root
 from sparkring.frameworks._interface import interface
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 INTERFACES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 
 
-@method
 def torch_env(comm: Ring = None, /) -> dict[str, str]:
     """Set the variables that ``torch.distributed.init_process_group`` reads.
 

@@ -11,15 +11,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from sparkring._agree import agree
-from sparkring._method import method
 from sparkring.frameworks._exchange import of_root
 from sparkring.frameworks._torch import set_variables
 
 if TYPE_CHECKING:
-    from sparkring._core import Communicator
+    from sparkring._communicator import Communicator
 
 
-@method
 def torch_group(self: Communicator, timeout: float = 600.0) -> Any:
     """Return the default process group of PyTorch, which calls this communicator.
 

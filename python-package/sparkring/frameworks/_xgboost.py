@@ -19,11 +19,10 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sparkring._core import Communicator
-from sparkring._method import method
 from sparkring.frameworks._exchange import communicator, of_root
 
 if TYPE_CHECKING:
+    from sparkring._communicator import Communicator
     from sparkring.frameworks._exchange import Ring
 
 END_LIMIT = 60.0  # seconds that the end of the process waits for other ranks, as in R
@@ -46,7 +45,6 @@ class _Served(NamedTuple):
 _served: list[_Served] = []
 
 
-@method
 def xgboost_config(comm: Ring = None, /) -> dict[str, Any]:
     """Start XGBoost's tracker on rank 0 and return the arguments of ``CommunicatorContext``.
 

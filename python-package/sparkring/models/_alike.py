@@ -14,7 +14,7 @@ from sparkring._core import InvalidError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sparkring._core import Communicator
+    from sparkring._communicator import Communicator
 
 
 def gather(comm: Communicator, value: Any) -> list[Any]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from sparkring._core import Communicator
+    from sparkring._communicator import Communicator
     from sparkring.models._cox_records import Records
     from sparkring.models._rows import Rows
     from sparkring.models._summary import Summary

@@ -23,7 +23,7 @@ from sparkring.models._moments import summed
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sparkring._core import Communicator
+    from sparkring._communicator import Communicator
     from sparkring.models._rows import Rows
     from sparkring.models._table import Array
 

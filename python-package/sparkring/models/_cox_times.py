@@ -18,7 +18,7 @@ from sparkring._core import InvalidError
 from sparkring.models._cox_records import divide
 
 if TYPE_CHECKING:
-    from sparkring._core import Communicator
+    from sparkring._communicator import Communicator
     from sparkring.models._table import Array
 
 WHOLE = 2.0**25  # whole numbers up to this one are too far from their neighbors

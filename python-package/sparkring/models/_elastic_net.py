@@ -17,7 +17,7 @@ from sparkring.models._mean_model import MeanModel, converge
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sparkring._core import Communicator
+    from sparkring._communicator import Communicator
     from sparkring.models._family import Family
     from sparkring.models._rows import Rows
     from sparkring.models._table import Array

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from sparkring._core import Communicator
+    from sparkring._communicator import Communicator
     from sparkring.models._family import Family
     from sparkring.models._irls import Fit, Problem, State
     from sparkring.models._rows import Block, Rows

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
-    from sparkring._core import Communicator
+    from sparkring._communicator import Communicator
     from sparkring.models._kmeans_lloyd import Clusters
     from sparkring.models._rows import Rows
     from sparkring.models._table import Array

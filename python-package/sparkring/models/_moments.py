@@ -14,7 +14,7 @@ from sparkring.models._rows import check_count
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sparkring._core import Communicator
+    from sparkring._communicator import Communicator
     from sparkring.models._rows import Block, Rows
     from sparkring.models._table import Array
 

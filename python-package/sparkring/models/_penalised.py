@@ -19,7 +19,7 @@ from sparkring.models._table import scored
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sparkring._core import Communicator
+    from sparkring._communicator import Communicator
     from sparkring.models._family import Family
     from sparkring.models._rows import Rows
     from sparkring.models._table import Array

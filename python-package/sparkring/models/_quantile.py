@@ -19,7 +19,7 @@ from sparkring.models._base import communicator
 from sparkring.models._table import numbers_in
 
 if TYPE_CHECKING:
-    from sparkring._core import Communicator
+    from sparkring._communicator import Communicator
     from sparkring.models._table import Array
 
 FEW = 20_000  # candidates that are gathered at most

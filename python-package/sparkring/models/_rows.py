@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 import numpy as np
 
 from sparkring._agree import agree
-from sparkring._core import Communicator, InvalidError
+from sparkring._communicator import Communicator
+from sparkring._core import InvalidError
 from sparkring.models import _alike as alike
 from sparkring.models._table import (
     Numbers,

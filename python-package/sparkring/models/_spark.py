@@ -18,7 +18,7 @@ from sparkring.models._table import names_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sparkring._core import Communicator
+    from sparkring._communicator import Communicator
     from sparkring.models._base import Estimator
 
 

@@ -20,7 +20,7 @@ from sparkring.models._tsqr import lead
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sparkring._core import Communicator
+    from sparkring._communicator import Communicator
     from sparkring.models._rows import Rows
     from sparkring.models._table import Array
 

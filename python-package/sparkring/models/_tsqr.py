@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sparkring._core import Communicator
+    from sparkring._communicator import Communicator
     from sparkring.models._rows import Block, Rows
     from sparkring.models._table import Array
 

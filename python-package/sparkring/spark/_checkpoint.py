@@ -21,7 +21,8 @@ import numpy as np
 
 from sparkring import _core
 from sparkring import _run_state as run_state
-from sparkring._core import Communicator, InvalidError, UnsupportedError
+from sparkring._communicator import Communicator
+from sparkring._core import InvalidError, UnsupportedError
 from sparkring.spark import _closure_codec as closure_codec
 
 LOCAL = re.compile(r"(?:file|local):(?://(?:localhost(?=/))?)?(.*)", re.DOTALL)

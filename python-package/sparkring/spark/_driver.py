@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from sparkring import _communicator as communicator
+from sparkring import _init as communicator
 from sparkring._core import InvalidError
 from sparkring._trace import merge
 from sparkring.spark import _closure_codec as closure_codec

@@ -15,7 +15,7 @@ from sparkring.torch._failure import fail
 from sparkring.torch._work import Requests, Work
 
 if TYPE_CHECKING:
-    from sparkring._core import Communicator
+    from sparkring._communicator import Communicator
     from sparkring.torch._completions import Completions
 
 After = Callable[[], None]

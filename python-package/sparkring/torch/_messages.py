@@ -11,7 +11,8 @@ import contextlib
 import weakref
 from typing import Any
 
-from sparkring._core import Communicator, RingError
+from sparkring._communicator import Communicator
+from sparkring._core import RingError
 from sparkring._messages import Transfer
 
 

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from sparkring._core import Communicator, InvalidError, RingError
+from sparkring._communicator import Communicator
+from sparkring._core import InvalidError, RingError
 from sparkring.torch import _streams as streams
 from sparkring.torch import _tensor_view as view
 from sparkring.torch._completions import Completions

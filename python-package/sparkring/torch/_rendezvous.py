@@ -13,7 +13,7 @@ from typing import Any
 from sparkring import _core
 from sparkring import _options as options
 from sparkring import _spark_encryption as spark_encryption
-from sparkring._core import Communicator
+from sparkring._communicator import Communicator
 
 OPENING = 300.0  # seconds at most until all ranks are connected, as for init()
 
@@ -26,6 +26,7 @@ def open_group(store: Any, rank: int, size: int, seconds: float) -> Communicator
         return [store.get(f"{kind}/{peer}").decode() for peer in range(size)]
 
     return _core.open(
+        Communicator,
         rank,
         size,
         tuple(exchange("host", own_host(store))),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from sparkring._core import Communicator
+from sparkring._communicator import Communicator
 from sparkring.torch import _tensor_view as view
 
 

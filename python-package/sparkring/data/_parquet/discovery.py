@@ -24,7 +24,7 @@ from sparkring.data._source import Column
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sparkring._core import Communicator
+    from sparkring._communicator import Communicator
     from sparkring.data._parquet.manifest import Manifest
 
 SETTINGS = ("batch_size", "shuffle", "seed", "epochs", "state", "equalize", "as_", "version")

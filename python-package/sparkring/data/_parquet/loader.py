@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparkring._agree import agree
-from sparkring._core import Communicator, InvalidError, UnsupportedError
+from sparkring._communicator import Communicator
+from sparkring._core import InvalidError, UnsupportedError
 from sparkring.data._batch import Batch
 from sparkring.data._parquet import columns as columns_of
 from sparkring.data._parquet import file_system, frameworks

@@ -22,7 +22,7 @@ from sparkring.data._parquet import footer, iceberg
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sparkring._core import Communicator
+    from sparkring._communicator import Communicator
     from sparkring.data._parquet.file_system import Location
     from sparkring.data._parquet.listing import Listing
 

@@ -23,7 +23,7 @@ from sparkring.data._parquet.loader import Loader
 if TYPE_CHECKING:
     import os
 
-    from sparkring._core import Communicator
+    from sparkring._communicator import Communicator
 
 WAYS = ("pad", "drop", "join")
 KINDS = ("numpy", "torch", "tensorflow", "jax", "arrow")

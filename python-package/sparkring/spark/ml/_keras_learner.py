@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparkring._core import Communicator, InvalidError
+from sparkring._communicator import Communicator
+from sparkring._core import InvalidError
 from sparkring.spark.ml import _output as output_of
 
 if TYPE_CHECKING:

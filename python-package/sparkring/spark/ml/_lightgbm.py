@@ -21,7 +21,7 @@ from sparkring.spark.ml._tree_rank import Trained, TreeRows
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from sparkring._core import Communicator
+    from sparkring._communicator import Communicator
     from sparkring.spark.ml._plan import Plan
     from sparkring.spark.ml._shard import Arrays
 

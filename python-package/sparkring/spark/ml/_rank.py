@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sparkring._core import Communicator
+from sparkring._communicator import Communicator
 from sparkring.spark import Checkpoint
 from sparkring.spark import _checkpoint as checkpoints
 from sparkring.spark.ml import _feed as feeds

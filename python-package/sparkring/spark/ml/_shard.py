@@ -17,7 +17,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparkring._core import Communicator, InvalidError
+from sparkring._communicator import Communicator
+from sparkring._core import InvalidError
 from sparkring._run_state import spark_local_directory
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 import sparkring.torch as hvd
-from sparkring._core import Communicator, InvalidError
+from sparkring._communicator import Communicator
+from sparkring._core import InvalidError
 from sparkring.data._batch import tensor
 from sparkring.spark.ml import _output as output_of
 

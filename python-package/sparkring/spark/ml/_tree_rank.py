@@ -18,7 +18,7 @@ from sparkring.spark.ml._shard import Shard
 from sparkring.spark.ml._training import Progress
 
 if TYPE_CHECKING:
-    from sparkring._core import Communicator
+    from sparkring._communicator import Communicator
     from sparkring.spark.ml._plan import Plan
     from sparkring.spark.ml._shard import Arrays
 
