@@ -70,10 +70,10 @@ def parquet(
         A Parquet file or a directory of files, a list of paths, or a table of Delta Lake or
         Iceberg. Ranks other than 0 may pass None. Paths are local, or URLs of HDFS, S3, Google
         Cloud Storage, Azure (``hdfs://``, ``s3://``, ``gs://``, ``abfss://``) or any other that
-        fsspec knows. A directory ``year=2024`` gives its files a column ``year``. Iceberg needs the
-        package pyiceberg; a table that pyiceberg has loaded from a catalog may be passed itself. A
-        DataFrame of Spark is first written by `write_parquet`, which also takes the directory; this
-        works in the process that has the Spark session.
+        fsspec knows. A directory ``year=2024`` gives its files a column ``year``. Delta Lake needs
+        the package deltalake, and Iceberg pyiceberg; a table that pyiceberg has loaded from a
+        catalog may be passed itself. A DataFrame of Spark is first written by `write_parquet`,
+        which also takes the directory; this works in the process that has the Spark session.
     comm : Communicator
         The communicator of the ranks.
     batch_size : int
