@@ -35,9 +35,10 @@ def part(comm):
 def results(model):
     """Return the results of a fit, but for those of the rows of the rank."""
     own = ("labels_",)
-    return {
-        name: value for name, value in vars(model).items() if name.endswith("_") and name not in own
-    }
+    found = {name: value for name, value in vars(model).items() if name.endswith("_")}
+    if "statistics_" in found:
+        found["p_values_"] = model.p_values_
+    return {name: value for name, value in found.items() if name not in own}
 
 
 def first_of(ranks):

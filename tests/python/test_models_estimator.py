@@ -222,6 +222,7 @@ print(pickle.loads(pickle.dumps(model)).summary())
     job = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert job.returncode == 0, job.stderr
     assert "(Dispersion parameter for gaussian family taken to be" in job.stdout
+    assert "NaN: the p-values of t tests need SciPy: pip install scipy" in job.stdout
 
 
 def test_first_parameters_are_positional():

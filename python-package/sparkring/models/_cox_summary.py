@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from sparkring.models._summary import (
     aligned,
     coefficient_table,
     general,
+    if_scipy,
     labels_of,
     p_values,
     real,
@@ -56,13 +58,20 @@ def intervals(names: list[str], estimates: Any, errors: Any) -> str:
 
 def tests(model: Any) -> str:
     """Return the lines of the tests of all coefficients."""
+    lack = ""
+
+    def p_value(value: float) -> str:
+        nonlocal lack
+        p, lack = if_scipy(lambda: chi_squared_tail(value, model.rank_), math.nan)
+        return p_values(np.array([p]), 1)[0]
+
     values = {
         "Likelihood ratio test= ": model.likelihood_ratio_test_,
         "Wald test            = ": model.wald_test_,
         "Score (logrank) test = ": model.score_test_,
     }
-    return "\n".join(
-        f"{title}{general(round(value, 2), DIGITS)}  on {model.rank_} df,   p="
-        f"{p_values(np.array([chi_squared_tail(value, model.rank_)]), 1)[0]}"
+    lines = [
+        f"{title}{general(round(value, 2), DIGITS)}  on {model.rank_} df,   p={p_value(value)}"
         for title, value in values.items()
-    )
+    ]
+    return "\n".join(lines) + lack

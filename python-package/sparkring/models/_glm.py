@@ -60,8 +60,8 @@ class GeneralizedLinearModel(MeanModel):
     covariance_ : array
         The covariance of the coefficients, the intercept first.
     standard_errors_, statistics_, p_values_ : array
-        Of the coefficients, the intercept first: with z tests where the dispersion of the family is
-        known, else with t tests.
+        Of the coefficients, the intercept first: with z tests if the dispersion of the family is
+        known, else with t tests, whose p-values need SciPy.
     aliased_ : array of bool
         Whether a column, the intercept first, depends on columns before it.
     dispersion_ : float
@@ -185,6 +185,13 @@ class GeneralizedLinearModel(MeanModel):
         """
         return self._explained(np.asarray(self.predict(X, offset)), y, sample_weight)
 
+    @property
+    def p_values_(self) -> Array:
+        """The p-values of the tests."""
+        if self._family().known:
+            return 2 * normal_tail(np.abs(self.statistics_))
+        return student_tails(self.statistics_, self.df_residual_)
+
     def summary(self) -> Summary:
         """Return the table of tests, which prints as the summary of a ``glm()`` in R.
 
@@ -237,10 +244,6 @@ class GeneralizedLinearModel(MeanModel):
         estimates = np.concatenate([[self.intercept_] * int(self.fit_intercept), self.coef_])
         with np.errstate(all="ignore"):
             self.statistics_ = estimates / self.standard_errors_
-        if known:
-            self.p_values_ = 2 * normal_tail(np.abs(self.statistics_))
-        else:
-            self.p_values_ = np.array([student_tails(t, freedom) for t in self.statistics_])
 
 
 class Totals(NamedTuple):

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 import numpy as np
+
+from sparkring._core import UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +62,8 @@ def glm_summary(model: Any) -> Summary:
     estimates[aliased] = np.nan
     letter = "z" if model._family().known else "t"
     columns = ["Estimate", "Std. Error", f"{letter} value", f"Pr(>|{letter}|)"]
-    parts = (estimates, model.standard_errors_, model.statistics_, model.p_values_)
+    p, lack = if_scipy(lambda: model.p_values_, np.full(len(names), np.nan))
+    parts = (estimates, model.standard_errors_, model.statistics_, p)
     table = np.stack(parts, axis=1)
     text = (
         f"\nCall:\n{model!r}\n\n{heading(int(aliased.sum()))}\n"
@@ -68,9 +71,17 @@ def glm_summary(model: Any) -> Summary:
         f"(Dispersion parameter for {family_name(model)} family taken to be"
         f" {general(model.dispersion_, 7)})\n\n{deviances(model)}\n"
         f"AIC: {general(model.aic_, 5)}\n\n"
-        f"Number of Fisher Scoring iterations: {model.n_iter_}\n"
+        f"Number of Fisher Scoring iterations: {model.n_iter_}\n{lack}"
     )
     return Summary(names, columns, table, text)
+
+
+def if_scipy(compute: Callable[[], Any], missing: Any) -> tuple[Any, str]:
+    """Return what SciPy computes; without SciPy, what is missing, and a line that names SciPy."""
+    try:
+        return compute(), ""
+    except UnsupportedError as error:
+        return missing, f"\nNaN: {error}\n"
 
 
 def heading(aliased: int) -> str:
