@@ -18,6 +18,7 @@
 #include "net_path.c"
 #include "positive.c"
 #include "products.c"
+#include "quantile.c"
 #include "random.c"
 #include "svd.c"
 #include "triangle.c"

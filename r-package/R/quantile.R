@@ -135,45 +135,18 @@ quantile_labels <- function(probs) {
 
 # A matrix with a row for each probability.
 quantile_values <- function(comm, columns, counts, probs, type) {
-  places <- lapply(counts, quantile_places, probs = probs, type = type)
-  wanted <- lapply(places, function(place) sort(unique(c(place$below, place$above))))
+  probs <- as.double(probs)
+  places <- lapply(counts, function(count) {
+    if (count > 0) .Call(C_quantile_places, count, probs, type) else matrix(0, 3L, 0L)
+  })
+  wanted <- lapply(places, function(place) sort(unique(c(place[1L, ], place[2L, ]))))
   found <- order_statistics(comm, columns, wanted)
   values <- vapply(seq_along(columns), FUN.VALUE = double(length(probs)), function(i) {
     if (counts[[i]] == 0) return(rep(NA_real_, length(probs)))
-    below <- found[[i]][match(places[[i]]$below, wanted[[i]])]
-    above <- found[[i]][match(places[[i]]$above, wanted[[i]])]
-    share <- places[[i]]$share
-    ifelse(share == 0 | below == above, below,
-           ifelse(share == 1, above, (1 - share) * below + share * above))
+    of <- function(row) found[[i]][match(places[[i]][row, ], wanted[[i]])]
+    .Call(C_quantile_between, of(1L), of(2L), places[[i]][3L, ])
   })
   matrix(values, length(probs))
-}
-
-# The order statistics on both sides of each quantile of `count` values, and the share of the upper
-# one: the definitions of Hyndman and Fan (1996), with the fuzz of stats::quantile().
-quantile_places <- function(count, probs, type) {
-  fuzz <- 4 * .Machine$double.eps
-  if (count == 0) return(list(below = double(), above = double(), share = double()))
-  if (type == 7) {
-    index <- 1 + pmax(count - 1, 0) * probs
-    below <- floor(index + fuzz)
-    share <- ifelse(abs(index - below) < fuzz, 0, index - below)
-    return(list(below = below, above = pmin(ceiling(index - fuzz), count), share = share))
-  }
-  if (type <= 3) {
-    index <- if (type == 3) count * probs - 0.5 else count * probs
-    below <- floor(index + fuzz)
-    share <- switch(type, index > below, ((index > below) + 1) / 2,
-                    index != below | below %% 2 == 1)
-  } else {
-    a <- c(0, 0.5, 0, 1, 1 / 3, 3 / 8)[[type - 3]]
-    b <- c(1, 0.5, 0, 1, 1 / 3, 3 / 8)[[type - 3]]
-    index <- a + probs * (count + 1 - a - b)
-    below <- floor(index + fuzz)
-    share <- ifelse(abs(index - below) < fuzz, 0, index - below)
-  }
-  within <- function(place) pmin(pmax(place, 1), count)
-  list(below = within(below), above = within(below + 1), share = as.double(share))
 }
 
 # ---- Order statistics ----------------------------------------------------------------------------

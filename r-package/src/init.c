@@ -30,6 +30,7 @@
 #include "pmi.h"
 #include "port.h"
 #include "program.h"
+#include "quantile.h"
 #include "record_batch.h"
 #include "records.h"
 #include "reducer.h"
@@ -174,6 +175,8 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 16),
                                           ENTRY(kmeans_total, 1),
                                           ENTRY(kmeans_draw, 5),
                                           ENTRY(kmeans_choose, 4),
+                                          ENTRY(quantile_places, 3),
+                                          ENTRY(quantile_between, 3),
                                           ENTRY(stdio_open, 0),
                                           ENTRY(stdio_enter, 2),
                                           ENTRY(stdio_leave, 0),

@@ -12,7 +12,7 @@ import sparkring
 from ranks import open_comm, run
 from sklearn import cluster, decomposition, preprocessing
 from sparkring import models
-from sparkring.models._quantile import order_statistic
+from sparkring.models._quantile import METHODS, order_statistic
 
 START = data.rows()["x"][:5]
 PCA_RESULTS = (
@@ -154,6 +154,23 @@ def many():
         values = np.random.default_rng(1).normal(size=60_000)
         values[:30_000] = 0.25
         return models.quantile(values[comm.rank :: comm.size], PROBS, comm=comm)
+
+
+@pytest.mark.parametrize("method", [m for m in METHODS if m != "closest_observation"])
+def test_methods_of_quantiles(method):
+    """NumPy before 2 rounds the place of a closest observation otherwise than R."""
+    values, probs = np.random.default_rng(2).normal(size=101), np.linspace(0, 1, 37)
+    found = models.quantile(values, probs, method=method)
+    assert found == pytest.approx(np.quantile(values, probs, method=method), rel=1e-12)
+
+
+def test_closest_observations():
+    found = models.quantile(
+        [1.0, 2, 3, 4], [0.125, 0.375, 0.4, 0.625], method="closest_observation"
+    )
+    assert found.tolist() == [1, 2, 2, 2]
+    with pytest.raises(sparkring.InvalidError, match="method is 'nearest': it must be one of"):
+        models.quantile([1.0], 0.5, method="nearest")
 
 
 def test_quantiles_of_many_values():

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparkring import _numerics as numerics
 from sparkring._agree import agree
 from sparkring._core import InvalidError
 from sparkring.models import _alike as alike
 from sparkring.models._base import communicator
+from sparkring.models._checks import check_choice
 from sparkring.models._table import numbers_in
 
 if TYPE_CHECKING:
@@ -24,10 +26,15 @@ if TYPE_CHECKING:
 
 FEW = 20_000  # candidates that are gathered at most
 PROPOSALS = 1000  # of all ranks in a round
-FUZZ = 4 * np.finfo(float).eps  # rounding errors of a place, as in R
+METHODS = (  # by the type of Hyndman and Fan, from 1 on
+    *("inverted_cdf", "averaged_inverted_cdf", "closest_observation", "interpolated_inverted_cdf"),
+    *("hazen", "weibull", "linear", "median_unbiased", "normal_unbiased"),
+)
 
 
-def quantile(values: Any, probs: Any, *, comm: Communicator | None = None) -> Any:
+def quantile(
+    values: Any, probs: Any, *, method: str = "linear", comm: Communicator | None = None
+) -> Any:
     """Return exact quantiles of the values of all ranks, as ``numpy.quantile``. Collective.
 
     Parameters
@@ -36,37 +43,45 @@ def quantile(values: Any, probs: Any, *, comm: Communicator | None = None) -> An
         The numbers of this rank, which may be none.
     probs : float or sequence of float
         Probabilities from 0 to 1, the same on every rank.
+    method : str
+        A method of ``numpy.quantile`` for a quantile between two values. They are the types 1 to 9
+        of Hyndman and Fan, and of R: ``"inverted_cdf"``, ``"averaged_inverted_cdf"``,
+        ``"closest_observation"``, ``"interpolated_inverted_cdf"``, ``"hazen"``, ``"weibull"``,
+        ``"linear"``, ``"median_unbiased"`` and ``"normal_unbiased"``.
     comm : Communicator, optional
         As for `LinearRegression`.
 
     Returns
     -------
     float or array
-        The quantiles, by linear interpolation between order statistics (type 7 of Hyndman and Fan);
-        an array for several probabilities.
+        The quantiles; an array for several probabilities.
 
     Raises
     ------
     InvalidError
-        On every rank, for values that are no numbers on one rank, other probabilities on one rank,
-        and where no rank has values.
+        On every rank, for values that are no numbers on one rank, other probabilities or another
+        method on one rank, and if no rank has values.
+
+    References
+    ----------
+    R. Hyndman and Y. Fan (1996). Sample quantiles in statistical packages. The American
+    Statistician 50.
     """
     with communicator(comm) as ranks:
         own = agree(ranks, lambda: np.sort(numbers_in(np.ravel(np.asarray(values)), "values")))
-        alike.check_settings(ranks, {"probs": alike.plain(np.asarray(probs))})
-        wanted = agree(ranks, lambda: probabilities(probs))
+        alike.check_settings(ranks, {"probs": alike.plain(np.asarray(probs)), "method": method})
+        wanted = np.atleast_1d(agree(ranks, lambda: probabilities(probs)))
+        kind = 1 + METHODS.index(check_choice("method", method, METHODS))
         count = int(ranks.allreduce(np.array([len(own)]))[0])
         if count == 0:
             raise InvalidError("there are no values on any rank")
-        index = 1 + np.atleast_1d(wanted) * (count - 1)
-        below, above = np.floor(index + FUZZ), np.minimum(np.ceil(index - FUZZ), count)
-        share = np.where(np.abs(index - below) < FUZZ, 0.0, index - below)
+        below, above, share = np.empty((3, len(wanted)))
+        numerics.quantile_places(count, wanted, kind, below, above, share)
         places = np.unique(np.concatenate([below, above]))
         found = np.array([order_statistic(ranks, own, int(place) - 1) for place in places])
     low, high = (found[np.searchsorted(places, part)] for part in (below, above))
-    with np.errstate(all="ignore"):
-        between = (1 - share) * low + share * high
-    result = np.where((share == 0) | (low == high), low, between)
+    result = np.empty(len(wanted))
+    numerics.quantile_between(low, high, share, result)
     return float(result[0]) if np.ndim(probs) == 0 else result
 
 

@@ -33,7 +33,8 @@ double *calls_memory(arrays *of, size_t count);
   call(cox_change) call(positive_wald) call(net_state) call(net_open) call(net_add)                \
   call(net_close) call(net_least) call(net_squares) call(net_follow) call(net_unscale)             \
   call(glm_eta) call(glm_mean) call(glm_slope) call(glm_variance) call(glm_deviance)               \
-  call(glm_predict) call(glm_add) call(glm_total) call(svd)
+  call(glm_predict) call(glm_add) call(glm_total) call(svd) call(quantile_places)                  \
+  call(quantile_between)
 /* clang-format on */
 
 #define CALLS_DECLARE(name) PyObject *calls_##name(PyObject *module, PyObject *arguments);
