@@ -175,6 +175,26 @@ def test_rows_without_information(y):
     assert "Likelihood ratio test= 0  on 0 df,   p=1" in str(model.summary())
 
 
+def test_an_offset_is_a_feature_with_the_coefficient_1():
+    random = np.random.default_rng(4)
+    x = random.normal(size=(200, 3))
+    y = np.column_stack([random.exponential(np.exp(-x[:, 0])), random.random(200) < 0.8])
+    whole = models.CoxPH().fit(x, y)
+    offset = x[:, 0] * whole.coef_[0]
+    part = models.CoxPH().fit(x[:, 1:], y, offset=offset)
+    assert part.coef_ == pytest.approx(whole.coef_[1:], rel=1e-8)
+    assert part.log_likelihood_ == pytest.approx(whole.log_likelihood_, rel=1e-12)
+    center = x[:, 0].mean() * whole.coef_[0]
+    assert part.predict(x[:, 1:], offset) == pytest.approx(whole.predict(x) + center, rel=1e-6)
+    survival = part.predict_survival(x[:, 1:], [0.1, 0.5], offset=offset)
+    assert survival == pytest.approx(whole.predict_survival(x, [0.1, 0.5]), rel=1e-7)
+    score = part.score(x[:, 1:], y, offset=offset)
+    assert score == pytest.approx(whole.score(x, y))
+    frame = pd.DataFrame({"a": x[:, 1], "b": x[:, 2], "o": offset, "t": y[:, 0], "s": y[:, 1]})
+    named = models.CoxPH().fit(frame, ["t", "s"], offset="o")
+    assert named.coef_.tolist() == part.coef_.tolist()
+
+
 def fit_chains():
     """Fit times of chains that go over ranks, of which one has no rows, and some share none."""
     with open_comm() as comm:

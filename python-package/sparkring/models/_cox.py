@@ -20,7 +20,7 @@ from sparkring.models._cox_summary import cox_summary
 from sparkring.models._distributions import normal_tail
 from sparkring.models._doubles import doubles
 from sparkring.models._mean_model import converge
-from sparkring.models._table import scored
+from sparkring.models._table import fitting, numbers_in, scored
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,6 +127,7 @@ class CoxPH(Regressor):
         *,
         strata: Any = None,
         cluster: Any = None,
+        offset: Any = None,
         features: Sequence[str] | None = None,
         **options: Any,
     ) -> Self:
@@ -144,6 +145,9 @@ class CoxPH(Regressor):
             The stratum of each row, with a hazard of its own; and the cluster of rows that depend
             on each other. Numbers or strings; for a table also the name of the column. Strata may
             have several columns, of which each combination is a stratum.
+        offset : array or str, optional
+            A known part of the logarithm of the hazard of each row; for a table also the name of
+            its column.
         **options : object
             For a DataFrame of Spark: arguments of `sparkring.spark.run`, such as ``num_proc``.
 
@@ -158,7 +162,33 @@ class CoxPH(Regressor):
             On every rank, for rows or parameters that are invalid or differ on one rank.
         """
         roles = {"y": y, "sample_weight": sample_weight, "strata": strata, "cluster": cluster}
-        return self._fit_rows(X, roles, features, options)
+        return self._fit_rows(X, {**roles, "offset": offset}, features, options)
+
+    def predict(self, X: Any, offset: Any = None) -> Any:
+        """Predict logarithms of hazards, relative to the means of the features. Not collective.
+
+        Parameters
+        ----------
+        X : array, table, or pyspark.sql.DataFrame
+            Rows with the features of the fit.
+        offset : array, optional
+            The offset of each row; by default 0. Not for a DataFrame of Spark.
+
+        Returns
+        -------
+        array of shape (rows,), or pyspark.sql.DataFrame
+            For a DataFrame of Spark a lazy DataFrame with a further column ``prediction``.
+
+        Raises
+        ------
+        InvalidError
+            For missing values in rows that are not of Spark.
+        """
+        if offset is None:
+            return super().predict(X)
+        x = self._matrix(X)
+        given = fitting({"offset": np.asarray(offset)}, len(x))["offset"]
+        return self._predict(x) + numbers_in(given, "offset")
 
     def summary(self) -> Summary:
         """Return the table of tests, which prints as the summary of a ``coxph()`` in R.
@@ -169,7 +199,9 @@ class CoxPH(Regressor):
         """
         return cox_summary(self)
 
-    def predict_survival(self, X: Any, times: Any, strata: Any = None) -> Array:
+    def predict_survival(
+        self, X: Any, times: Any, strata: Any = None, *, offset: Any = None
+    ) -> Array:
         """Return the probability that rows have no event up to some times. Not collective.
 
         Parameters
@@ -180,6 +212,8 @@ class CoxPH(Regressor):
             The times.
         strata : array, optional
             The stratum of each row, for a fit with strata; with as many columns.
+        offset : array, optional
+            As for `predict`.
 
         Returns
         -------
@@ -191,13 +225,12 @@ class CoxPH(Regressor):
         InvalidError
             For a stratum that the fit did not have, and a model without a baseline hazard.
         """
-        x = self._matrix(X)
-        hazards = hazards_at(self, doubles(times, "times"), strata, len(x))
-        risk = np.exp(self._predict(x))
+        risk = np.exp(np.asarray(self.predict(X, offset)))
+        hazards = hazards_at(self, doubles(times, "times"), strata, len(risk))
         found: Array = np.exp(-risk[:, None] * hazards)
         return found
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
         """Return the concordance of predictions and right-censored times. Not collective.
 
         It is the part of the pairs of rows, of which one had its event first, whose prediction has
@@ -212,6 +245,8 @@ class CoxPH(Regressor):
             event.
         sample_weight : array of shape (rows,), optional
             The weights of the rows; 1 by default.
+        offset : array of shape (rows,), optional
+            As for `predict`.
 
         Returns
         -------
@@ -223,7 +258,7 @@ class CoxPH(Regressor):
         InvalidError
             Before a fit, for other features, for missing values, and without a row with a weight.
         """
-        risk = np.asarray(self.predict(X))
+        risk = np.asarray(self.predict(X, offset))
         given, weight = scored(y, sample_weight, len(risk))
         if given.ndim == 1:
             given = cox_records.with_events(given)

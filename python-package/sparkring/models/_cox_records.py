@@ -75,14 +75,14 @@ class Records(NamedTuple):
 def make(rows: Rows, columns: dict[str, Array]) -> Records:
     """Send the rows of all ranks to their places. Collective.
 
-    ``columns`` has `FIELDS` without the sign and the offset, ``x`` and perhaps ``start``.
+    ``columns`` has `FIELDS` without the sign, ``x`` and perhaps ``start``.
     """
     comm, count = rows.comm, len(columns["stop"])
     x = np.ascontiguousarray(columns["x"])
     means, scale = centering(comm, columns, x)
     counts = comm.allreduce(np.array([count, columns["event"].sum()]))
     parts = [columns["stratum"], columns["stop"], np.ones(count), columns["event"]]
-    fields = np.stack([*parts, columns["weight"], np.zeros(count), columns["cluster"]])
+    fields = np.stack([*parts, columns["weight"], columns["offset"], columns["cluster"]])
     if "start" in columns:
         entry = np.array(fields)
         entry[1], entry[2], entry[3] = columns["start"], -1, 0
@@ -198,6 +198,7 @@ def own_columns(rows: Rows) -> dict[str, Any]:
             "stop": y[used, -2],
             "event": y[used, -1],
             "weight": block.weight[used],
+            "offset": block.numbers("offset")[used],
         }
         if y.shape[1] == 3:
             part["start"] = y[used, 0]
@@ -211,7 +212,7 @@ def own_columns(rows: Rows) -> dict[str, Any]:
         raise InvalidError(f"CoxPH sorts up to {MOST} rows on a rank: pass more ranks")
     if parts:
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    found: dict[str, Any] = {name: np.zeros(0) for name in ("stop", "event", "weight")}
+    found: dict[str, Any] = {name: np.zeros(0) for name in ("stop", "event", "weight", "offset")}
     found["x"] = np.zeros((0, rows.width))
     found.update({role: np.zeros(0) for role in ("strata", "cluster") if role in rows.roles})
     return found
