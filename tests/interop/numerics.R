@@ -12,11 +12,11 @@ survival_rows <- function(x) {
   time <- floor(abs(x[, "e"]) * 16) / 10 + 0.1
   data.frame(x, time = time * (1 + 1e-15 * (x[, "d"] > 1)), start = time - 1 - (x[, "c"] > 0),
              event = as.numeric(x[, "d"] > 0), stratum = as.numeric(x[, "a"] > 1e6),
-             weight = 1 + floor(abs(x[, "d"]) * 8) / 8)
+             weight = 1 + floor(abs(x[, "d"]) * 8) / 8, offset = x[, "d"] / 16)
 }
 
 say_survival <- function(say, comm, ties, rows) {
-  formula <- survival::Surv(start, time, event) ~ a + b + c + f + strata(stratum)
+  formula <- survival::Surv(start, time, event) ~ a + b + c + f + strata(stratum) + offset(offset)
   fit <- ring_coxph(comm, formula, rows, weights = rows$weight, ties = ties)
   say(paste0(ties, "_coefficients"), replace(coef(fit), is.na(coef(fit)), 0))
   say(paste0(ties, "_covariance"), fit$var)
@@ -45,7 +45,10 @@ for (size in 1:3) {
       fit <- ring_glm(group, z ~ b + c + d, family, data)
       say(family$link, c(coef(fit), vcov(fit), deviance(fit)))
     }
-    say("quantile", ring_quantile(group, x[, 3], c(0, 0.1, 1 / 3, 0.5, 0.77, 1)))
+    for (type in 1:9) {
+      probs <- c(0, 0.1, 1 / 3, 0.5, 0.77, 1)
+      say(paste0("quantile-", type), ring_quantile(group, x[, 3], probs, type = type))
+    }
     fit <- ring_prcomp(group, x)
     say("prcomp", c(fit$rotation, fit$center, sparkring:::prcomp_qr(group, x, TRUE, FALSE, 0L)$d))
     say("ridge", coef(ring_lm(group, e ~ a + b + c, data, ridge = 0.5)))
@@ -58,15 +61,21 @@ for (size in 1:3) {
     say("drawn", t(drawn$centers))
     say("labels", drawn$cluster)
     for (ties in c("efron", "breslow")) say_survival(say, group, ties, survival_rows(x))
-    net <- function(family, y, alpha, lambda) {
+    net <- function(family, y, alpha, lambda, standardize = FALSE, factors = NULL) {
       fit <- ring_glmnet(group, x[, -5], y, family, weights = 1 + (x[, 1] > 1e6), alpha = alpha,
-                         lambda = lambda, standardize = FALSE)
-      say(family, fit$slopes)
-      say(paste0(family, "-level"), fit$a0)
+                         lambda = lambda, standardize = standardize, penalty.factor = factors)
+      name <- if (standardize) paste0("standard-", family) else family
+      say(name, fit$slopes)
+      say(paste0(name, "-level"), fit$a0)
     }
     net("gaussian", x[, 5], 1, c(1, 0.3, 0.1, 0.01))
     net("binomial", x[, 5] > 5, 0.5, c(1, 0.3, 0.1, 0.01))
     net("poisson", abs(round(x[, 5])), 0, 0.1)
+    factors <- c(0.3, 0, 1.7, 2.1, 1)
+    net("gaussian", x[, 5], 1, c(1, 0.1), TRUE, factors)
+    net("binomial", x[, 5] > 5, 0.5, c(0.1, 0.01), TRUE, factors)
+    net("poisson", abs(round(x[, 5])), 0.5, c(0.1, 0.01), TRUE, c(1, Inf, 1, 1, 1))
+    net("multinomial", factor(pmin(2, abs(round(x[, 5])))), 0.5, c(0.1, 0.01), TRUE, factors)
     weight <- ring_allreduce(group, sum(1 + (x[, 1] > 1e6)))
     net("multinomial", factor(pmin(2, abs(round(x[, 5])))), 0, 1 / (0.5 * weight))
     set.seed(1)

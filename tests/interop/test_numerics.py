@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from sparkring import models
 from sparkring.models import _moments
+from sparkring.models._quantile import METHODS
 from test_interop import DEADLINE, pytestmark  # noqa: F401
 
 HERE = Path(__file__).parent
@@ -35,7 +36,8 @@ def survival(comm, ties, rows):
     y = [time - 1 - (c > 0), time * (1 + 1e-15 * (d > 1)), d > 0]
     model = models.CoxPH(comm=comm, ties=ties)
     weight = 1 + np.floor(np.abs(d) * 8) / 8
-    model.fit(rows[:, [0, 1, 2, 5]], np.stack(y, axis=1), weight, strata=(a > 1e6).astype(float))
+    roles = {"strata": (a > 1e6).astype(float), "offset": d / 16}
+    model.fit(rows[:, [0, 1, 2, 5]], np.stack(y, axis=1), weight, **roles)
     likelihoods = [model.null_log_likelihood_, model.log_likelihood_]
     return {
         f"{ties}_coefficients": model.coef_,
@@ -56,11 +58,22 @@ def nets(comm, x):
         net.set_params(alphas=[1, 0.3, 0.1, 0.01]).fit(features, np.float64(numbers), weight)
         found |= {family: net.coef_path_, f"{family}-level": net.intercept_path_}
     counts = np.abs(np.round(y))
+    classes, factors = np.minimum(2, counts).astype(int), [0.3, 0, 1.7, 2.1, 1]
+    for family, numbers, l1_ratio, alphas, penalty_factor in (
+        ("gaussian", y, 1.0, [1, 0.1], factors),
+        ("binomial", np.float64(y > 5), 0.5, [0.1, 0.01], factors),
+        ("poisson", counts, 0.5, [0.1, 0.01], [1, np.inf, 1, 1, 1]),
+        ("multinomial", classes, 0.5, [0.1, 0.01], factors),
+    ):
+        net = models.ElasticNetCV(comm=comm, family=family, l1_ratio=l1_ratio, cv=2)
+        net.set_params(alphas=alphas, standardize=True, penalty_factor=penalty_factor)
+        net.fit(features, numbers, weight)
+        found |= {f"standard-{family}": net.coef_path_}
+        found |= {f"standard-{family}-level": net.intercept_path_}
     poisson = models.PoissonRegressor(comm=comm, alpha=0.1).fit(features, counts, weight)
     found |= {"poisson": poisson.coef_, "poisson-level": poisson.intercept_}
-    classes = models.LogisticRegression(comm=comm, C=0.5)
-    classes.fit(features, np.minimum(2, counts).astype(int), weight)
-    return found | {"multinomial": classes.coef_, "multinomial-level": classes.intercept_}
+    logistic = models.LogisticRegression(comm=comm, C=0.5).fit(features, classes, weight)
+    return found | {"multinomial": logistic.coef_, "multinomial-level": logistic.intercept_}
 
 
 def python_rank(comm, rows, seed):
@@ -95,9 +108,6 @@ def python_rank(comm, rows, seed):
                 (size, "mean"): scaler.mean_,
                 (size, "squares"): scaler.squares,
                 (size, "lm"): [least.intercept_, *least.coef_],
-                (size, "quantile"): models.quantile(
-                    x[:, 2], [0, 0.1, 1 / 3, 0.5, 0.77, 1], comm=group
-                ),
                 (size, "prcomp"): [*pca.components_.ravel(), *pca.mean_, *pca.singular_values_],
                 (size, "ridge"): [ridge.intercept_, *ridge.coef_],
                 (size, "plain"): plain.coef_,
@@ -106,6 +116,10 @@ def python_rank(comm, rows, seed):
                 (size, "drawn"): drawn.cluster_centers_,
                 (size, "labels"): drawn.labels_ + 1,
             }
+            for number, method in enumerate(METHODS, 1):
+                probs = [0, 0.1, 1 / 3, 0.5, 0.77, 1]
+                values = models.quantile(x[:, 2], probs, method=method, comm=group)
+                found[size, f"quantile-{number}"] = values
             for ties in ("efron", "breslow"):
                 fit = survival(group, ties, x)
                 found |= {(size, name): values for name, values in fit.items()}

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
 
 import models_data as data
 import numpy as np
 import pytest
+import sparkring
 from ranks import launch, open_comm, run
 from sklearn import linear_model
 from sklearn.model_selection import PredefinedSplit
@@ -119,6 +121,95 @@ def test_logistic_path_is_optimal_and_cross_validated(found):
     y = rows["binary"][fold == 0]
     deviance = -2 * np.mean(y * np.log(mean) + (1 - y) * np.log(1 - mean))
     assert model["mse_path_"][3, 0] == pytest.approx(deviance, rel=1e-8)
+
+
+def fit_nets():
+    """Fit nets of all families to the rows of a rank of three."""
+    with open_comm() as comm:
+        rows = data.part(comm)
+        x, y, count = rows["x"], rows["y"], rows["count"]
+        classes = np.array(["few", "some", "many"])[np.minimum(count, 2).astype(int)]
+        scaled = models.StandardScaler(comm=comm).fit(x)
+        factors = [1.0, 0.0, np.inf] + [3.0] * (x.shape[1] - 3)
+        net = functools.partial(models.ElasticNet, comm=comm, l1_ratio=0.5)
+        found = {
+            "scaled": net(0.1).fit(scaled.transform(x), y),
+            "standard": net(0.1, standardize=True).fit(x, y),
+            "factors": net(0.1, penalty_factor=factors).fit(x, y),
+            "poisson": models.ElasticNet(0.2, comm=comm, l1_ratio=0, family="poisson"),
+            "classes": net(0.02, family="multinomial").fit(x, classes),
+            "search": models.ElasticNetCV(
+                comm=comm, family="multinomial", n_alphas=5, eps=0.05, cv=2, standardize=True
+            ).fit(x, classes),
+            "counts": models.ElasticNetCV(
+                comm=comm, family="poisson", n_alphas=5, eps=0.05, cv=2, penalty_factor=factors
+            ).fit(x, count),
+        }
+        found["poisson"].fit(x, count, rows["weight"])
+        return {name: data.results(model) for name, model in found.items()} | {
+            "scale": {"scale_": scaled.scale_}
+        }
+
+
+@pytest.fixture(scope="module")
+def nets():
+    return data.first_of(run(3, fit_nets))
+
+
+def test_nets_of_standardized_features_and_penalty_factors(nets, found):
+    scale = nets["scale"]["scale_"]
+    assert nets["standard"]["coef_"] == pytest.approx(nets["scaled"]["coef_"] / scale, abs=1e-9)
+    slopes = nets["factors"]["coef_"]
+    assert slopes[1] != 0 and slopes[2] == 0
+    poisson = found["poisson"]
+    assert nets["poisson"]["coef_"] == pytest.approx(poisson["coef_"], abs=1e-12)
+
+
+def class_gradient(rows, b, level):
+    """Return the gradient of the mean loss of classes by the coefficients of each class."""
+    x, y = rows["x"], np.minimum(rows["count"], 2).astype(int)
+    eta = x @ b.T + level
+    mean = np.exp(eta) / np.exp(eta).sum(axis=1, keepdims=True)
+    chosen = y[:, None] == [0, 2, 1]  # in the order few, many, some
+    return (mean - chosen).T @ x / len(x), mean, chosen
+
+
+def test_nets_of_classes_are_optimal_and_cross_validated(nets):
+    rows, model, search = data.rows(), nets["classes"], nets["search"]
+    assert model["classes_"].tolist() == ["few", "many", "some"]
+    slopes, _, _ = class_gradient(rows, model["coef_"], model["intercept_"])
+    for place in range(3):
+        check_optimal(slopes[place], model["coef_"][place], 0.02, 0.5)
+    assert (search["coef_path_"][0] == 0).all() and (search["coef_path_"][1] != 0).any()
+    # The error of a fold is that of a fit to the rows of the other fold.
+    fold = np.arange(data.ROWS) % 2
+    part = {name: values[fold == 0] for name, values in rows.items()}
+    names = np.array(["few", "some", "many"])[np.minimum(rows["count"], 2).astype(int)]
+    other = models.ElasticNet(float(search["alphas_"][3]), family="multinomial", standardize=True)
+    other.fit(rows["x"][fold == 1], names[fold == 1])
+    _, _, chosen = class_gradient(part, other.coef_, other.intercept_)
+    mean = other.predict(part["x"])
+    deviance = -2 * np.mean(np.log(mean[chosen]))
+    assert search["mse_path_"][3, 0] == pytest.approx(deviance, rel=1e-8)
+    null = np.array([np.mean(names == name) for name in other.classes_])
+    score = other.score(rows["x"], names)
+    rest = -2 * np.log(other.predict(rows["x"])[np.arange(data.ROWS), codes_of(names)]).sum()
+    assert score == pytest.approx(1 - rest / (-2 * np.log(null[codes_of(names)]).sum()))
+
+
+def codes_of(names):
+    return np.searchsorted(["few", "many", "some"], names)
+
+
+def test_a_path_of_counts_leaves_features_out(nets):
+    path = nets["counts"]["coef_path_"]
+    assert (path[:, 2] == 0).all() and (path[:, 1] != 0).all() and (path[-1, 3:] != 0).any()
+
+
+@pytest.mark.parametrize("factors", [[1, 1], [0, 0, 0], [np.inf] * 3, [1, -1, 1], [np.nan, 1, 1]])
+def test_penalty_factors_that_are_none(factors):
+    with pytest.raises(sparkring.InvalidError, match="penalty_factor must be 3 numbers from 0 on"):
+        models.Lasso(penalty_factor=factors).fit(np.eye(3), [1.0, 2, 3])
 
 
 def test_digits_at_a_large_condition():

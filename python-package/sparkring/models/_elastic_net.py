@@ -3,26 +3,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sparkring._core import InvalidError
 from sparkring.models import _family as families
+from sparkring.models import _net_pass as net_pass
 from sparkring.models import _net_path as net_path
+from sparkring.models._base import explained
 from sparkring.models._checks import check_choice, check_flag, check_number, check_whole
 from sparkring.models._doubles import doubles
 from sparkring.models._mean_model import MeanModel, converge
+from sparkring.models._table import scored
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from sparkring._communicator import Communicator
     from sparkring.models._family import Family
     from sparkring.models._rows import Rows
     from sparkring.models._table import Array
 
-FAMILIES = ("gaussian", "binomial")
+FAMILIES = ("gaussian", "binomial", "poisson", "multinomial")
 
 
 class NetModel(MeanModel):
@@ -33,9 +38,80 @@ class NetModel(MeanModel):
     fit_intercept: bool
     max_iter: int
     tol: float
+    standardize: bool
+    penalty_factor: Sequence[float] | None
+    classes_: NDArray[Any]
+    intercept_: Any
+
+    def predict(self, X: Any) -> Any:
+        """Predict means; of classes, their probabilities. Not collective.
+
+        Parameters
+        ----------
+        X : array, table, or pyspark.sql.DataFrame
+            Rows with the features of the fit.
+
+        Returns
+        -------
+        array of shape (rows,) or (rows, classes), or pyspark.sql.DataFrame
+            For a DataFrame of Spark a lazy DataFrame with a further column ``prediction``, or for
+            classes ``probability``, an array of doubles.
+
+        Raises
+        ------
+        InvalidError
+            For missing values in rows that are not of Spark.
+        """
+        output = "probability" if self.family == "multinomial" else "prediction"
+        return self._apply(X, "_predict", output)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the explained part of the deviance of these rows. Not collective.
+
+        The whole is the deviance of the mean of ``y``, or of the parts of its classes.
+
+        Parameters
+        ----------
+        X : array or table of shape (rows, features)
+            Rows with the features of the fit.
+        y : array of shape (rows,)
+            The responses.
+        sample_weight : array of shape (rows,), optional
+            The weights of the rows; 1 by default.
+
+        Returns
+        -------
+        float
+            1 at most; negative for predictions that are worse than the mean of ``y``.
+
+        Raises
+        ------
+        InvalidError
+            Before a fit, for other features, for missing values, and without a row with a weight.
+        """
+        if self.family != "multinomial":
+            return super().score(X, y, sample_weight)
+        mean = np.asarray(self.predict(X))
+        given, weight = scored(y, sample_weight, len(mean))
+        _, places = np.unique(given, return_inverse=True)
+        parts = np.bincount(places.ravel(), weight) / weight.sum()
+        chosen = (mean * (given[:, None] == self.classes_)).sum(axis=1)
+        with np.errstate(all="ignore"):
+            used = weight > 0
+            rest = float(-2 * (weight * np.log(chosen))[used].sum())
+            total = float(-2 * (weight * np.log(parts[places.ravel()]))[used].sum())
+        return explained(rest, total)
+
+    def _predict(self, x: Array) -> Array:
+        if self.family != "multinomial":
+            return super()._predict(x)
+        return families.softmax(x @ self.coef_.T + self.intercept_)
 
     def _family(self) -> Family:
-        return families.find(self.family)
+        return families.find("binomial" if self.family == "multinomial" else self.family)
+
+    def _is_positive(self) -> bool:
+        return self.family == "poisson"
 
     def _check(self) -> None:
         check_choice("family", self.family, FAMILIES)
@@ -43,20 +119,49 @@ class NetModel(MeanModel):
         check_flag("fit_intercept", self.fit_intercept)
         check_whole("max_iter", self.max_iter, 1)
         check_number("tol", self.tol, 0)
+        check_flag("standardize", self.standardize)
 
-    def _settings(self) -> net_path.Settings:
+    def _settings(self, rows: Rows) -> net_path.Settings:
+        """Return the settings of the path, and set the classes. Collective."""
+        if self.family == "multinomial":
+            self.classes_ = net_pass.classes_of(rows, 'the family "multinomial"')
         return net_path.Settings(
-            self._family(), self.l1_ratio, self.fit_intercept, self.max_iter, self.tol
+            self._family(),
+            self.l1_ratio,
+            self.fit_intercept,
+            self.max_iter,
+            self.tol,
+            self.standardize,
+            self._factors(rows.width),
+            getattr(self, "classes_", None),
         )
+
+    def _factors(self, width: int) -> Array | None:
+        if self.penalty_factor is None:
+            return None
+        factors = doubles(self.penalty_factor, "penalty_factor")
+        valid = factors.shape == (width,) and (factors >= 0).all()
+        if not valid or not factors.any() or np.isinf(factors).all():
+            raise InvalidError(
+                f"penalty_factor must be {width} numbers from 0 on, one for each feature, and not"
+                " all 0 or all infinite"
+            )
+        return factors
+
+    def _take(self, path: net_path.Path, place: int) -> None:
+        """Set the attributes of the model of one penalty."""
+        self.coef_, level = path.coefficients[place], path.intercepts[place]
+        self.intercept_ = float(level) if level.ndim == 0 else level
+        self.n_iter_ = int(path.passes[place])
+        converge(self, bool(path.converged[place]))
 
 
 class ElasticNet(NetModel):
-    """A linear or logistic model with the penalty of the elastic net.
+    """A generalized linear model with the penalty of the elastic net.
 
     Minimizes half of the mean deviance (for ``"gaussian"``, half of the mean squared error) plus
     ``alpha * l1_ratio`` times the sum of absolute coefficients plus ``alpha * (1 - l1_ratio) / 2``
-    times the sum of squared coefficients, as in scikit-learn. Columns are not scaled: see
-    `StandardScaler`.
+    times the sum of squared coefficients, as in scikit-learn.
 
     Parameters
     ----------
@@ -66,9 +171,10 @@ class ElasticNet(NetModel):
         As for `LinearRegression`.
     l1_ratio : float
         The part of the absolute coefficients, from 0 to 1.
-    family : {"gaussian", "binomial"}
+    family : {"gaussian", "binomial", "poisson", "multinomial"}
         The distribution of the response. For ``"binomial"`` the response is from 0 to 1, and
-        predictions are probabilities.
+        predictions are probabilities. For ``"multinomial"`` it is whole numbers, booleans or
+        strings, which are classes, and predictions are the probabilities of each class.
     fit_intercept : bool
         Whether the model has an intercept, which has no penalty.
     max_iter : int
@@ -76,11 +182,20 @@ class ElasticNet(NetModel):
     tol : float
         The fit ends when no condition of the minimum is violated by more than this part of the
         largest gradient.
+    standardize : bool
+        Whether the penalty is of the features divided by their standard deviations, as by default
+        in R. Coefficients are those of the features as they are.
+    penalty_factor : sequence of float, optional
+        Factors of ``alpha``, one for each feature, from 0 on, of which 0 is no penalty and infinity
+        leaves the feature out. They are scaled to have the mean 1, as in R.
 
     Attributes
     ----------
     coef_, intercept_ : array and float
-        The coefficients, on the scale of the link.
+        The coefficients, on the scale of the link. For ``"multinomial"`` they have a row and a
+        number for each class.
+    classes_ : array
+        The classes of ``"multinomial"``, sorted.
     n_iter_ : int
         The number of Newton's steps; 1 for ``"gaussian"``.
     converged_ : bool
@@ -102,6 +217,8 @@ class ElasticNet(NetModel):
         fit_intercept: bool = True,
         max_iter: int = 100,
         tol: float = 1e-8,
+        standardize: bool = False,
+        penalty_factor: Sequence[float] | None = None,
     ) -> None:
         self.alpha = alpha
         self.comm = comm
@@ -110,24 +227,25 @@ class ElasticNet(NetModel):
         self.fit_intercept = fit_intercept
         self.max_iter = max_iter
         self.tol = tol
+        self.standardize = standardize
+        self.penalty_factor = penalty_factor
 
     def _check(self) -> None:
         super()._check()
         check_number("alpha", self.alpha, 0)
 
     def _fit(self, rows: Rows) -> None:
-        path = net_path.fit(rows, self._settings(), np.array([float(self.alpha)]), 0, 0.0)
-        self.coef_, self.intercept_ = path.coefficients[0], float(path.intercepts[0])
-        self.n_iter_ = int(path.passes[0])
-        converge(self, bool(path.converged[0]))
+        self._take(
+            net_path.fit(rows, self._settings(rows), np.array([float(self.alpha)]), 0, 0.0), 0
+        )
 
 
 class Lasso(ElasticNet):
-    """A linear or logistic model with a penalty of the absolute coefficients: see `ElasticNet`.
+    """A model with a penalty of the absolute coefficients: see `ElasticNet`.
 
     Parameters
     ----------
-    alpha, comm, family, fit_intercept, max_iter, tol
+    alpha, comm, family, fit_intercept, max_iter, tol, standardize, penalty_factor
         As for `ElasticNet`, with an ``l1_ratio`` of 1.
 
     Attributes
@@ -147,6 +265,8 @@ class Lasso(ElasticNet):
         fit_intercept: bool = True,
         max_iter: int = 100,
         tol: float = 1e-8,
+        standardize: bool = False,
+        penalty_factor: Sequence[float] | None = None,
     ) -> None:
         self.comm = comm
         self.alpha = alpha
@@ -154,6 +274,8 @@ class Lasso(ElasticNet):
         self.fit_intercept = fit_intercept
         self.max_iter = max_iter
         self.tol = tol
+        self.standardize = standardize
+        self.penalty_factor = penalty_factor
 
 
 class ElasticNetCV(NetModel):
@@ -165,7 +287,7 @@ class ElasticNetCV(NetModel):
 
     Parameters
     ----------
-    comm, l1_ratio, family, fit_intercept, max_iter, tol
+    comm, l1_ratio, family, fit_intercept, max_iter, tol, standardize, penalty_factor
         As for `ElasticNet`.
     eps : float
         The smallest penalty, as a part of the largest, which makes all coefficients 0.
@@ -184,12 +306,12 @@ class ElasticNetCV(NetModel):
     alphas_ : array
         The penalties, in decreasing order.
     mse_path_ : array of shape (penalties, folds)
-        The mean squared error of the rows of each fold, for ``"binomial"`` the mean deviance.
+        The mean squared error of the rows of each fold, or the mean deviance of other families.
     coef_, intercept_ : array and float
         The coefficients of all rows at ``alpha_``.
     coef_path_, intercept_path_ : arrays
         The coefficients of all rows at each penalty.
-    n_iter_, converged_ : int and bool
+    classes_, n_iter_, converged_ : array, int and bool
         As for `ElasticNet`, at ``alpha_``.
     """
 
@@ -206,6 +328,8 @@ class ElasticNetCV(NetModel):
         fit_intercept: bool = True,
         max_iter: int = 100,
         tol: float = 1e-8,
+        standardize: bool = False,
+        penalty_factor: Sequence[float] | None = None,
     ) -> None:
         self.comm = comm
         self.l1_ratio = l1_ratio
@@ -217,6 +341,8 @@ class ElasticNetCV(NetModel):
         self.fit_intercept = fit_intercept
         self.max_iter = max_iter
         self.tol = tol
+        self.standardize = standardize
+        self.penalty_factor = penalty_factor
 
     def _check(self) -> None:
         super()._check()
@@ -234,9 +360,10 @@ class ElasticNetCV(NetModel):
                 f"cv is {self.cv}, and n_samples = {count} with a weight on all ranks: pass a"
                 " smaller cv"
             )
-        path = net_path.fit(rows, self._settings(), self._given(), self.n_alphas, self.eps)
+        settings = self._settings(rows)
+        path = net_path.fit(rows, settings, self._given(), self.n_alphas, self.eps)
         self.alphas_ = path.alphas
-        errors, weights = net_path.validate(rows, self._settings(), path.alphas, self.cv)
+        errors, weights = net_path.validate(rows, settings, path.alphas, self.cv)
         if (weights == 0).any():
             raise InvalidError(
                 f"fold {int(np.flatnonzero(weights == 0)[0])} has no rows with a weight on any"
@@ -249,9 +376,7 @@ class ElasticNetCV(NetModel):
         self.alpha_ = float(path.alphas[best])
         self.alpha_1se_ = float(path.alphas[mean <= mean[best] + error[best]].max())
         self.coef_path_, self.intercept_path_ = path.coefficients, path.intercepts
-        self.coef_, self.intercept_ = path.coefficients[best], float(path.intercepts[best])
-        self.n_iter_ = int(path.passes[best])
-        converge(self, bool(path.converged[best]))
+        self._take(path, best)
 
     def _given(self) -> Array | None:
         if self.alphas is None:

@@ -54,6 +54,13 @@ def logistic(eta: Array) -> Array:
     return LINKS["logit"].mean(eta)
 
 
+def softmax(eta: Array) -> Array:
+    """Return the probabilities of classes, which the last axis has."""
+    odds = np.exp(eta - eta.max(axis=-1, keepdims=True))
+    shares: Array = odds / odds.sum(axis=-1, keepdims=True)
+    return shares
+
+
 def xlogy(x: Array, ratio: Array) -> Array:
     """Return x * log(ratio), and 0 for x of 0."""
     found: Array = np.where(x > 0, x * np.log(np.where(x > 0, ratio, 1)), 0.0)

@@ -113,6 +113,7 @@ def prepare(
     rows: Rows,
     family: Family,
     intercept: bool,
+    standardize: bool = False,
     keep: Callable[[Block], Any] | None = None,
 ) -> Problem:
     """Find the means of the features, and check the response, in one pass. Collective.
@@ -123,7 +124,7 @@ def prepare(
         For a response that the family does not have, and if no rank has a row with a weight.
     """
     center, scale, constant, weight, mean = measure(
-        rows, intercept, lambda block: numbers(block, family), keep
+        rows, intercept, standardize, lambda block: numbers(block, family), keep
     )
     if family.name != "gaussian" or not intercept:
         mean = 0.0
@@ -133,10 +134,16 @@ def prepare(
     )
 
 
-def prepare_classes(rows: Rows, classes: Any, intercept: bool) -> Problem:
+def prepare_classes(
+    rows: Rows,
+    classes: Any,
+    intercept: bool,
+    standardize: bool = False,
+    keep: Callable[[Block], Any] | None = None,
+) -> Problem:
     """Do the same for a response of classes, which are sorted. Collective."""
     center, scale, constant, weight, _ = measure(
-        rows, intercept, lambda block: np.zeros(len(block.x)), None
+        rows, intercept, standardize, lambda block: np.zeros(len(block.x)), keep
     )
 
     def response(block: Block) -> Array:
@@ -144,12 +151,35 @@ def prepare_classes(rows: Rows, classes: Any, intercept: bool) -> Problem:
         return np.asarray(codes[:, None] == np.arange(len(classes)), np.float64)
 
     model = ("m", bool(intercept), len(classes), center, scale)
-    return Problem(rows, model, response, None, weight, 0.0, constant)
+    return Problem(rows, model, response, keep, weight, 0.0, constant)
+
+
+def classes_of(rows: Rows, estimator: str) -> NDArray[Any]:
+    """Return the classes of the response, sorted. Collective.
+
+    Raises
+    ------
+    InvalidError
+        For numbers that are not whole, and for fewer than two classes.
+    """
+    classes = rows.distinct("y")
+    fractions = [value for value in classes if isinstance(value, float) and value % 1 != 0]
+    if fractions:
+        raise InvalidError(
+            f"Unknown label type: y has {fractions[0]}, and classes are whole numbers, booleans"
+            " or strings: a regression is for continuous responses"
+        )
+    if len(classes) < 2:
+        raise InvalidError(
+            f"y has 1 class on all ranks, {classes[0]!r}: {estimator} is for two or more"
+        )
+    return np.array(classes)
 
 
 def measure(
     rows: Rows,
     intercept: bool,
+    standardize: bool,
     response: Callable[[Block], Array],
     keep: Callable[[Block], Any] | None,
 ) -> tuple[Array, Array, NDArray[np.bool_], float, float]:
@@ -165,7 +195,10 @@ def measure(
     found, of_y = moments.moments_of(rows, [rows.width, 1], parts)
     center = found.mean if intercept else np.zeros(rows.width)
     constant = found.squares == 0 if intercept else np.zeros(rows.width, bool)
-    return center, np.ones(rows.width), constant, found.weight, float(of_y.mean[0])
+    scale = np.ones(rows.width)
+    if standardize:
+        scale = np.where(found.squares > 0, np.sqrt(found.squares / found.weight), 1.0)
+    return center, scale, constant, found.weight, float(of_y.mean[0])
 
 
 def weight_of(block: Block, keep: Callable[[Block], Any] | None) -> Array:

@@ -8,6 +8,7 @@ all ranks.
 
 from __future__ import annotations
 
+import math
 import zlib
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from sparkring import _numerics as numerics
 from sparkring._core import InvalidError
+from sparkring.models import _family as families
 from sparkring.models import _net_pass as net_pass
 from sparkring.models._tsqr import lead
 
@@ -44,6 +46,12 @@ class Settings(NamedTuple):
         The largest number of Newton's steps for a penalty.
     tol : float
         The largest violation of an optimality condition, as a part of the largest gradient.
+    standardize : bool
+        Whether the penalty is of the features divided by their standard deviations.
+    factors : array, optional
+        Factors of the penalty, one for each feature; an infinite one leaves the feature out.
+    classes : array, optional
+        The classes of the response, each of which has coefficients of its own.
     """
 
     family: Family
@@ -51,6 +59,9 @@ class Settings(NamedTuple):
     intercept: bool
     max_iter: int
     tol: float
+    standardize: bool = False
+    factors: Array | None = None
+    classes: NDArray[Any] | None = None
 
 
 class Path(NamedTuple):
@@ -79,16 +90,28 @@ class Found(NamedTuple):
 def fit(rows: Rows, settings: Settings, alphas: Array | None, count: int, eps: float) -> Path:
     """Fit the path. Without ``alphas`` there are ``count``, down to ``eps`` of the largest."""
     given = (count, eps) if alphas is None else alphas
-    problem = net_pass.prepare(rows, settings.family, settings.intercept)
+    return path_of(prepare(rows, settings), settings, given)
+
+
+def prepare(rows: Rows, settings: Settings, keep: Callable[[Block], Any] | None = None) -> Problem:
+    """Find the problem of some rows. Collective."""
+    more = settings.intercept, settings.standardize, keep
+    if settings.classes is not None:
+        return net_pass.prepare_classes(rows, settings.classes, *more)
+    return net_pass.prepare(rows, settings.family, *more)
+
+
+def path_of(problem: Problem, settings: Settings, alphas: Array | tuple[int, float]) -> Path:
+    """Fit the path of a problem. Collective."""
     if problem.model[0] != "g":
-        return newton(problem, settings, given)
+        return newton(problem, settings, alphas)
     sums = problem.look(*everything(problem), True)
 
     def solve() -> dict[str, Any]:
-        path = unscaled(problem, settings, squares(problem, settings, given, sums))
+        path = unscaled(problem, settings, squares(problem, settings, alphas, sums))
         return path._replace(passes=np.ones(len(path.passes)))._asdict()
 
-    return Path(**lead(rows.comm, solve))
+    return Path(**lead(problem.rows.comm, solve))
 
 
 def everything(problem: Problem) -> tuple[Places, Array]:
@@ -133,9 +156,7 @@ def follow(
     share: Callable[[memoryview], None],
 ) -> Found:
     """Fit the path at some penalties, or at a number of them down to a part of the largest."""
-    model = problem.model
-    penalty = np.where(problem.constant, np.inf, 1.0)
-    penalty = np.tile(np.concatenate([np.zeros(int(model[1])), penalty]), model[2])
+    model, penalty = problem.model, penalties(problem, settings)
     count, eps = alphas if isinstance(alphas, tuple) else (len(alphas), 0.0)
     found = Found(
         np.zeros(count) if isinstance(alphas, tuple) else np.array(alphas, np.float64),
@@ -160,6 +181,19 @@ def follow(
     return found
 
 
+def penalties(problem: Problem, settings: Settings) -> Array:
+    """Return the factor of the penalty of each coefficient; infinite for those that stay 0.
+
+    The factors of all features have the mean 1, as in glmnet.
+    """
+    width, (_, intercept, classes, *_) = len(problem.constant), problem.model
+    factors = np.ones(width) if settings.factors is None else settings.factors
+    left_out = np.isinf(factors)
+    factors = np.where(left_out, 1.0, factors)
+    factors = np.where(problem.constant | left_out, np.inf, factors * width / math.fsum(factors))
+    return np.tile(np.concatenate([np.zeros(int(intercept)), factors]), classes)
+
+
 def unscaled(problem: Problem, settings: Settings, found: Found) -> Path:
     """Return the coefficients of the features as they are."""
     count, classes = len(found.alphas), problem.model[2]
@@ -181,17 +215,17 @@ def validate(rows: Rows, settings: Settings, alphas: Array, cv: int) -> tuple[Ar
     Collective.
     """
     fold = folds_of(rows, cv)
-    if settings.family.name == "gaussian":
+    if settings.family.name == "gaussian" and not settings.standardize:
         return validate_squares(rows, settings, alphas, cv, fold)
     errors = np.zeros((len(alphas), cv))
     weights = np.zeros(cv)
     for number in range(cv):
         keep = lambda block: fold(block) != number  # noqa: B023, E731
-        problem = net_pass.prepare(rows, settings.family, settings.intercept, keep=keep)
-        path = newton(problem, settings, alphas)
+        problem = prepare(rows, settings, keep)
+        path = path_of(problem, settings, alphas)
         total = rows.total(
             1 + len(alphas),
-            lambda block: held_out(settings.family, path, block, fold(block) == number),  # noqa: B023
+            lambda block: held_out(problem, settings, path, block, fold(block) == number),  # noqa: B023
         )
         weights[number], errors[:, number] = total[0], total[1:]
     return errors, weights
@@ -229,20 +263,27 @@ def digest(block: Block) -> int:
     return zlib.crc32(np.ascontiguousarray(block.x).data)
 
 
-def held_out(family: Family, path: Path, block: Block, used: NDArray[np.bool_]) -> Array:
+def held_out(
+    problem: Problem, settings: Settings, path: Path, block: Block, used: NDArray[np.bool_]
+) -> Array:
     """Return the weight and the deviance at each penalty of some rows of a block."""
-    x, y, weight = block.x[used], block.numbers("y")[used], block.weight[used]
+    x, y, weight = block.x[used], problem.response(block)[used], block.weight[used]
     with np.errstate(all="ignore"):
-        mean = family.link.mean(x @ path.coefficients.T + path.intercepts)
-        deviances = family.deviances(y[:, None], mean, weight[:, None]).sum(axis=0)
-    return np.array([weight.sum(), *deviances])
+        if settings.classes is None:
+            mean = settings.family.link.mean(x @ path.coefficients.T + path.intercepts)
+            deviances = settings.family.deviances(y, mean, weight[:, None])
+        else:
+            eta = np.tensordot(x, path.coefficients, (1, 2)) + path.intercepts
+            chosen = (families.softmax(eta) * y[:, None]).sum(axis=2)
+            deviances = -2 * weight[:, None] * np.log(chosen)
+    return np.array([weight.sum(), *deviances.sum(axis=0)])
 
 
 def validate_squares(
     rows: Rows, settings: Settings, alphas: Array, cv: int, fold: Callable[[Block], Any]
 ) -> tuple[Array, Array]:
     """Cross-validate squared errors from the sums of each fold, in one pass."""
-    problem = net_pass.prepare(rows, settings.family, settings.intercept)
+    problem = prepare(rows, settings)
     point = everything(problem)
     parts = [net_pass.Sums(problem.model, *point, True) for _ in range(cv)]
     own = np.zeros(cv)

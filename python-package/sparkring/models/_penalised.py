@@ -158,24 +158,13 @@ class LogisticRegression(LinearModel):
         check_number("tol", self.tol, 0)
 
     def _fit(self, rows: Rows) -> None:
-        classes = rows.distinct("y")
-        fractions = [value for value in classes if isinstance(value, float) and value % 1 != 0]
-        if fractions:
-            raise InvalidError(
-                f"Unknown label type: y has {fractions[0]}, and classes are whole numbers, booleans"
-                " or strings: a regression is for continuous responses"
-            )
-        if len(classes) < 2:
-            raise InvalidError(
-                f"y has 1 class on all ranks, {classes[0]!r}: LogisticRegression is for two or more"
-            )
-        self.classes_ = np.array(classes)
+        self.classes_ = classes = net_pass.classes_of(rows, "LogisticRegression")
         family = families.find("binomial")
         if len(classes) == 2:
-            coded = rows.coded(self.classes_[1])
+            coded = rows.coded(classes[1])
             problem = net_pass.prepare(coded, family, self.fit_intercept)
         else:
-            problem = net_pass.prepare_classes(rows, self.classes_, self.fit_intercept)
+            problem = net_pass.prepare_classes(rows, classes, self.fit_intercept)
         settings = net_path.Settings(family, 0.0, self.fit_intercept, self.max_iter, self.tol)
         alpha = 0.0 if self.penalty is None else 1 / (self.C * problem.weight)
         fit = net_path.newton(problem, settings, np.array([alpha]))
@@ -283,9 +272,7 @@ class LogisticRegression(LinearModel):
     def _probability(self, x: Array) -> Array:
         logit = self._logit(x)
         if logit.ndim == 2:
-            odds = np.exp(logit - logit.max(axis=1, keepdims=True))
-            shares: Array = odds / odds.sum(axis=1, keepdims=True)
-            return shares
+            return families.softmax(logit)
         second = families.logistic(logit)
         return np.stack([1 - second, second], axis=1)
 
