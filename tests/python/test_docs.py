@@ -19,8 +19,8 @@ import sparkring
 import sparkring.data
 import sparkring.models
 import sparkring.spark
-from sparkring.spark._driver import OURS
 from sparkring.spark._options import Options
+from sparkring.spark._run import OURS
 
 VIGNETTES = Path(__file__).parents[2] / "vignettes"
 METHODS = [

@@ -14,10 +14,10 @@ import importlib
 from typing import Any
 
 from sparkring.spark._checkpoint import Checkpoint
-from sparkring.spark._driver import run
 from sparkring.spark._mpi import mpi
 from sparkring.spark._preflight import explained
 from sparkring.spark._rank_result import RankError
+from sparkring.spark._run import run
 
 __all__ = ["Checkpoint", "RankError", "explained", "mpi", "run"]
 

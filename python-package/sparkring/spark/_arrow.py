@@ -11,19 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import IO, Any
 
+from sparkring.spark._abilities import has_large_types
+
 BATCH = 10_000  # rows of a batch of a result
 NAIVE = re.compile(r"timestamp\[\w+\]")  # in the name of a type: a timestamp without a zone
 
 
 def schema_of(spark_schema: Any, names: Sequence[str], *, large: bool = False) -> bytes:
     """Convert a schema of Spark, with other names."""
-    import inspect
-
     from pyspark.sql.pandas.types import to_arrow_schema
 
     # Spark 4 has offsets of 64 bits where spark.sql.execution.arrow.useLargeVarTypes is set.
-    known = "prefers_large_types" in inspect.signature(to_arrow_schema).parameters
-    options = {"prefers_large_types": large} if known else {}
+    options = {"prefers_large_types": large} if has_large_types(to_arrow_schema) else {}
     found = to_arrow_schema(spark_schema, **options)
     data: bytes = renamed(found, names).serialize().to_pybytes()
     return data

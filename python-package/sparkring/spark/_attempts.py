@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkring import _spark_encryption as spark_encryption
 from sparkring._core import UnsupportedError
+from sparkring.spark import _abilities as abilities
 from sparkring.spark import _frame as frames
 from sparkring.spark import _rank_result as rank_result
 from sparkring.spark import _slot_check as slot_check
@@ -89,7 +90,7 @@ class OnSpark:
         self.frame, self.kind = frame, kind
         if schema is None:
             return
-        if not hasattr(type(frame), "localCheckpoint"):
+        if not abilities.has_results(frame):
             raise UnsupportedError("schema= on Spark Connect needs Spark 4.0: leave schema out")
         session = frame.sparkSession
         fields = session.createDataFrame([], schema).schema

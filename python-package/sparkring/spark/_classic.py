@@ -11,6 +11,7 @@ from typing import Any
 
 from sparkring.spark import _stage as barrier_stage
 from sparkring.spark import _task_main as task_main
+from sparkring.spark._abilities import has_tags
 from sparkring.spark._barrier_job import BarrierJob
 from sparkring.spark._cancellable import run_cancellable
 from sparkring.spark._rank_result import RankResult
@@ -112,11 +113,6 @@ class ClassicJob(BarrierJob):
                 info = tracker.getStageInfo(stage)
                 if info is not None:
                     yield info
-
-
-def has_tags(context: Any) -> bool:
-    """Return whether jobs of this Spark have tags."""
-    return hasattr(context, "addJobTag")
 
 
 @contextlib.contextmanager

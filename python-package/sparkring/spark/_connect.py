@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sparkring._core import UnsupportedError
+from sparkring.spark import _abilities as abilities
 from sparkring.spark import _stage as barrier_stage
 from sparkring.spark import _task_main as task_main
 from sparkring.spark._barrier_job import BarrierJob
@@ -95,8 +96,7 @@ class Connect:
         self.session = session
         self.known: dict[str, Any] = {}
         version = str(session.version)
-        frames = type(session.range(1))
-        if not barrier_stage.takes(frames.mapInArrow, "barrier") or version.startswith("3.4."):
+        if not abilities.has_connect_barrier(session):
             raise UnsupportedError(
                 f"spark is a session of Spark Connect with Spark {version}: it runs barrier stages"
                 " from 3.5 on, so use a classic session"
@@ -170,7 +170,7 @@ class Connect:
 
     def register(self, resources: Any) -> int:
         """Register a profile with the server; return its number."""
-        if not barrier_stage.takes(type(self.session.range(1)).mapInArrow, "profile"):
+        if not abilities.has_resources(type(self.session.range(1))):
             raise UnsupportedError("Spark Connect takes resources from Spark 4.0 on")
         return int(resources.id)
 

@@ -10,11 +10,11 @@ partition of their rank. Within a partition rows are sorted by their place in th
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from typing import TYPE_CHECKING, Any
 
 from sparkring._core import InvalidError, UnsupportedError
+from sparkring.spark import _abilities as abilities
 from sparkring.spark import _arrow as arrow
 from sparkring.spark._rows import KINDS, Rows
 
@@ -253,7 +253,7 @@ def check(frame: Any, rows: str, num_proc: int | None) -> None:
             f"frame is of type {type(frame).__module__}.{type(frame).__name__}: pass a DataFrame of"
             f" Spark{advice}"
         )
-    if "barrier" not in inspect.signature(frame.mapInArrow).parameters:
+    if not abilities.has_barrier(frame):
         raise UnsupportedError("frame= needs Spark 3.5: barrier stages of DataFrames came with it")
     if not columns_of(frame):
         raise InvalidError("frame has no columns: select one")

@@ -14,7 +14,7 @@ from sparkring._mpi.arguments import (
     check_pmix,
     check_variables,
 )
-from sparkring.spark._driver import run
+from sparkring.spark._run import run
 
 
 def mpi(

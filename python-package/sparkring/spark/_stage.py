@@ -8,13 +8,13 @@ columns of their own, and stay in Spark.
 
 from __future__ import annotations
 
-import inspect
 import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from sparkring._core import InvalidError, UnsupportedError
+from sparkring.spark import _abilities as abilities
 from sparkring.spark import _arrow as arrow
 from sparkring.spark import _task_main as task_main
 from sparkring.spark._frame import ROW, deal_rows, is_vector, with_nulls
@@ -25,18 +25,13 @@ RANK, DATA = "_sparkring_rank", "_sparkring_data"
 COLUMNS = {RANK: "int", ROW: "bigint", DATA: "binary"}
 
 
-def takes(method: Any, name: str) -> bool:
-    """Return whether a method has a parameter of this name."""
-    return name in inspect.signature(method).parameters
-
-
 def plan(frame: Any, attempt: task_main.Attempt, resources: Any) -> Any:
     """Make the DataFrame of the stage. Nothing runs yet."""
 
     def ranks(batches: Iterable[Any]) -> Iterator[Any]:
         return task(attempt, batches)
 
-    if resources is not None and not takes(frame.mapInArrow, "profile"):
+    if resources is not None and not abilities.has_resources(frame):
         raise UnsupportedError(
             "resources with frame= needs Spark 4.0: set the resources of tasks in the configuration"
         )
