@@ -43,6 +43,7 @@
 #include "base/identity.c"
 #include "base/library.c"
 #include "base/platform.c"
+#include "base/platform_memory.c"
 #include "base/poll_set.c"
 #include "base/timeline.c"
 #include "base/wait.c"

@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/platform.h"
+#include "base/platform_memory.h"
 #include "shm/sync.h"
 #include "transport/socket.h"
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/platform.h"
+#include "base/platform_memory.h"
 
 int ring_shm_index(const ring_shm *shm, int rank) {
   for (int i = 0; i < shm->size; i++)

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/platform.h"
+#include "base/platform_memory.h"
 
 #define SHM_FAILURE_QUIET_NS UINT64_C(500000000)
 #define SHM_FAILURE_LISTED 4 /* ranks that an error names */

@@ -5,6 +5,7 @@
 
 #include "base/background.h"
 #include "base/counter.h"
+#include "base/platform_memory.h"
 #include "shm/shm_failure.h"
 
 #define SYNC_YIELDS 50

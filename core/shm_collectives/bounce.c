@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/platform.h"
+#include "base/platform_memory.h"
 
 #define BOUNCE_FLOW ((size_t)64 * 1024) /* piece from or to a root: the ranks work as a pipeline */
 #define BOUNCE_BLOCK ((size_t)4096)

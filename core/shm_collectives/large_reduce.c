@@ -2,6 +2,7 @@
 #include "shm_collectives/large_reduce.h"
 
 #include "base/platform.h"
+#include "base/platform_memory.h"
 #include "shm_collectives/bounce.h"
 
 #define LARGE_REDUCE_STATIC ((size_t)512 * 1024) /* up to here every rank reduces one part */

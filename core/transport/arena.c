@@ -21,6 +21,7 @@
 
 #include "base/fd_registry.h"
 #include "base/platform.h"
+#include "base/platform_memory.h"
 #include "transport/socket.h"
 
 #define ARENA_LINE ((size_t)64)

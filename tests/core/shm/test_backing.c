@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/platform.h"
+#include "base/platform_memory.h"
 #include "check.h"
 #include "ranks.h"
 #include "transport/arena.h"

@@ -12,6 +12,7 @@
 
 #include "api/comm_state.h"
 #include "base/platform.h"
+#include "base/platform_memory.h"
 #include "buffers.h"
 #include "check.h"
 #include "leaks.h"

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/platform.h"
+#include "base/platform_memory.h"
 #include "check.h"
 #include "leaks.h"
 #include "ranks.h"
