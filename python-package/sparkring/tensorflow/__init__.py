@@ -51,6 +51,13 @@ from sparkring._horovod.objects import allgather_object, broadcast_object
 from sparkring._horovod.operations import barrier, join
 from sparkring._horovod.ops import Adasum, Average, Max, Min, Product, ReduceOp, Sum
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
+from sparkring.tensorflow._numbers import (
+    local_rank_op,
+    local_size_op,
+    process_set_included_op,
+    rank_op,
+    size_op,
+)
 from sparkring.tensorflow._ops import (
     allgather,
     allreduce,
@@ -59,12 +66,7 @@ from sparkring.tensorflow._ops import (
     grouped_allgather,
     grouped_allreduce,
     grouped_reducescatter,
-    local_rank_op,
-    local_size_op,
-    process_set_included_op,
-    rank_op,
     reducescatter,
-    size_op,
 )
 from sparkring.tensorflow._optimizer import DistributedOptimizer
 from sparkring.tensorflow._tape import DistributedGradientTape
