@@ -14,6 +14,8 @@ is_number <- function(x) is.numeric(x) && length(x) == 1L && is.finite(x)
 
 is_whole <- function(x) is_number(x) && x == trunc(x) && abs(x) <= .Machine$integer.max
 
+or_default <- function(value, default) if (is.null(value)) default else value
+
 # Describes the argument that was given, in a few words. Never used for a token.
 describe <- function(x) {
   if (is.null(x)) return("NULL")

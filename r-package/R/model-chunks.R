@@ -2,7 +2,7 @@
 #
 # The rows of a model that do not fit into memory: `data` is a function that returns them in chunks.
 # One pass over the chunks finds the levels of all rows. Each further pass makes the columns of one
-# chunk after another, as glm-rows.R makes those of all rows.
+# chunk after another, as model-rows.R makes those of all rows.
 
 #' Chunks of rows, for models of more rows than fit into memory
 #'
@@ -179,7 +179,7 @@ chunks_look <- function(read, first, make, used, further) {
     found$omitted <<- found$omitted + length(attr(frame, "na.action"))
     if (nrow(frame) == 0L) return()
     if (found$count == 0) found$frame <<- frame
-    kinds <- kinds_of(frame, source_of(attr(frame, "terms"), chunk, further))
+    kinds <- source_kinds(frame, source_of(attr(frame, "terms"), chunk, further))
     found$kinds <<- kinds_merge(found$kinds, kinds, paste("in chunk", number))
     found$parts <<- Map(levels_join, found$parts, levels_parts(frame))
     found$count <<- found$count + nrow(frame)

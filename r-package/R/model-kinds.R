@@ -3,7 +3,7 @@
 # The kinds of the variables of a model: class, units, time zone and columns. Two ranks whose kinds
 # differ have numbers with different meanings, such as seconds and minutes, so that is an error on
 # all ranks. A rank without values takes the kinds of the other ranks. The levels of factors are
-# merged: see glm-levels.R.
+# merged: see model-levels.R.
 
 # Strings: the class of a variable, its units or time zone, and the names of its columns.
 kind_of <- function(x) {
@@ -33,15 +33,6 @@ kind_zone <- function(x) {
 kind_known <- function(x) {
   known <- !is.list(x) && length(x) > 0L && !(anyNA(x) && all(is.na(x)))
   if (known) kind_of(x) else character()
-}
-
-# The kinds of the variables of a frame, of the variables that its terms are computed from, and of
-# differences of times in them, whose units R chooses from the rows. Terms that use the codes of a
-# factor have its levels, too.
-kinds_of <- function(frame, source) {
-  within <- source$rows[setdiff(names(source$rows), names(frame))]
-  c(lapply(frame, kind_known), lapply(Filter(is.atomic, within), kind_known),
-    source_durations(source), source_coded(source))
 }
 
 # Agrees on kinds, a named list. Returns for each name the kind of the ranks with values.

@@ -139,8 +139,6 @@ reduce_call <- function(call, drop, ...) {
 #
 # `given` is a list of the arguments that the call has, without `x`.
 
-or_default <- function(value, default) if (is.null(value)) default else value
-
 reduce_scale <- function(comm, call, x, given) {
   moments <- columns_moments(comm, as.matrix(x), or_default(given[["center"]], TRUE),
                              or_default(given[["scale"]], TRUE))

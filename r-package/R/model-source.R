@@ -96,6 +96,15 @@ is_same <- function(a, b) {
 
 # ---- Units and codes -----------------------------------------------------------------------------
 
+# The kinds of the variables of a frame, of the variables that its terms are computed from, and of
+# differences of times in them, whose units R chooses from the rows. Terms that use the codes of a
+# factor have its levels, too.
+source_kinds <- function(frame, source) {
+  within <- source$rows[setdiff(names(source$rows), names(frame))]
+  c(lapply(frame, kind_known), lapply(Filter(is.atomic, within), kind_known),
+    source_durations(source), source_coded(source))
+}
+
 # The kinds of the differences of times in the terms: a named list. R chooses the units of b - a
 # from the rows, unless difftime() gets `units`.
 source_durations <- function(source) {

@@ -84,7 +84,7 @@ rows_failed_term <- function(formula, data) {
 rows_of_model <- function(comm, frame, data, contrasts = NULL, further = list()) {
   source <- agree(comm, rows_check(frame, attr(frame, "terms"), data, further))
   counts <- c(nrow(frame), length(attr(frame, "na.action")))
-  frame <- rows_of_kinds(comm, frame, agree(comm, kinds_of(frame, source)))
+  frame <- rows_of_kinds(comm, frame, agree(comm, source_kinds(frame, source)))
   shared <- rows_shared(comm, frame, levels_parts(frame), source, counts, contrasts)
   part <- rows_part(shared$frame, shared$x)
   c(part, shared$rows, list(parts = parts_held(part)))
