@@ -5,6 +5,7 @@
 # parses the arguments, and shows the output of the ranks. Python's _launch/launcher.py does the
 # same, with the same texts.
 
+launcher_poll <- 0.1 # seconds between two checks for an interrupt
 launch_usage <- paste(
   "usage: sparkring-run -n SIZE [--timeout SECONDS] [--ports FIRST-LAST] [--encryption]",
   "[--timeline DIR] [--] command ...\n       sparkring-run --version"
@@ -133,7 +134,7 @@ launch_show <- function(job) {
     if (is.null(job$code)) job$code <- .Call(C_launcher_code, job$process, job$lifeline)
     open <- which(!is.na(job$pipes))
     if (length(open) == 0L && !is.null(job$code)) break
-    pieces <- .Call(C_stdio_read, job$pipes[open], local_poll)
+    pieces <- .Call(C_stdio_read, job$pipes[open], launcher_poll)
     for (i in seq_along(open)) {
       pipe <- open[[i]]
       if (is.null(pieces[[i]])) launch_close_pipe(job, pipe) else printers[[pipe]](pieces[[i]])

@@ -90,7 +90,7 @@
 #'   integers may be doubles and `NA` is of any type. Names differ by more than upper case.
 #' @param options A list of further arguments of [ring_init()], such as
 #'   `list(call_timeout = 3600, encryption = TRUE)`. The range `ports` must be large enough for two
-#'   rings, because the supervisors of the ranks have a ring of their own.
+#'   rings, because the tasks of the ranks have a ring of their own.
 #' @param timeline A directory, in which each rank writes its timeline on its host, see
 #'   [ring_timeline_start()]. Where this process sees the files of all ranks, as in a directory that
 #'   the hosts share, it merges them into `timeline.json` there, also after a failure. `NULL`: none.

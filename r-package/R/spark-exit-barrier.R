@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The exit barrier: the ranks of an attempt wait for each other before their Spark tasks end. Their
-# supervisors form a ring of their own, and reduce the state of all ranks in rounds.
+# tasks form a ring of their own, and reduce the state of all ranks in rounds.
 #
 # A rank that fails breaks the communicator, so ranks in a collective call fail at once. Ranks that
-# compute have `exit_barrier_grace` seconds. Then all supervisors end their ranks, in the same
+# compute have `exit_barrier_grace` seconds. Then all tasks end their ranks, in the same
 # round. They end their ranks at once when the call on the driver has ended (spark-log-forwarder.R).
 # Python's spark/_exit_barrier.py does the same over connections to rank 0.
 
 exit_barrier_grace <- 5 # seconds from a failure until the other ranks are ended
 exit_barrier_pauses <- c(0.005, 0.2) # seconds of the first and of the longest round
-exit_barrier_job <- "sparkring supervisors"
+exit_barrier_job <- "sparkring tasks"
 
 # Runs rounds until all ranks have ended or are to be ended.
 exit_barrier_run <- function(state, child, printed, ring) {
   pause <- exit_barrier_pauses[[1L]]
   repeat {
-    if (!is.null(child)) supervisor_watch(state, child, printed, pause)
+    if (!is.null(child)) task_watch(state, child, printed, pause)
     if (child_parent() != state$parent) { # the executor has ended
       if (!is.null(child)) child_kill(child)
       quit("no", status = 1L)
@@ -30,7 +30,7 @@ exit_barrier_run <- function(state, child, printed, ring) {
   if (!is.null(ring)) tryCatch(ring_close(ring), ring_error = function(error) NULL)
 }
 
-# Opens the ring of the supervisors, while the ranks open theirs. NULL where there is none.
+# Opens the ring of the tasks, while the ranks open theirs. NULL where there is none.
 exit_barrier_join <- function(state, job, barrier) {
   if (length(barrier$address) < 2L) return(NULL)
   tryCatch(
@@ -48,7 +48,7 @@ exit_barrier_join <- function(state, job, barrier) {
   )
 }
 
-# Records that the ring of the supervisors is broken. From then on the supervisor knows the state of
+# Records that the ring of the tasks is broken. From then on the task knows the state of
 # its own rank only, and ends the rank after the grace period.
 exit_barrier_broken <- function(state, error) {
   state$broken <- error

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # An attempt as processes of this machine, without Spark: ring_run() with a negative num_proc. Each
-# process is a new R that runs the same functions as a worker of Spark (spark-supervisor.R). The job
+# process is a new R that runs the same functions as a worker of Spark (spark-task.R). The job
 # and the results of the ranks go through a directory that only this user can read. The files are
 # not compressed, because gzip takes 2 s for 20 MiB. The processes end when this process ends or is
 # interrupted. Python's spark/_local.py does the same.
-
-local_poll <- 0.1 # seconds between two checks for an interrupt
 
 local_attempts <- function(job, columns, max_restarts) {
   display <- progress_bar(job$progress)
@@ -60,7 +58,7 @@ local_watch <- function(children, readers) {
     ended <- quiet && all(vapply(children, child_ended, NA)) # before the last of their output
     open <- which(!vapply(children, function(child) is.na(child$output), NA))
     outputs <- vapply(children[open], function(child) child$output, 0L)
-    pieces <- .Call(C_stdio_read, outputs, if (ended) 0 else local_poll)
+    pieces <- .Call(C_stdio_read, outputs, if (ended) 0 else launcher_poll)
     for (i in seq_along(open)) {
       if (is.null(pieces[[i]])) child_close_output(children[[open[[i]]]])
       readers[[open[[i]]]]$feed(pieces[[i]])
@@ -89,7 +87,7 @@ local_main <- function(arguments) {
   job$folder <- folder
   barrier <- list(address = rep("127.0.0.1", job$size), partition = rank)
   library("sparkring", character.only = TRUE)
-  rank_result <- supervisor_run(NULL, job, barrier)
+  rank_result <- task_run(NULL, job, barrier)
   new <- file.path(folder, paste0("new-", rank, ".rds"))
   saveRDS(rank_result, new)
   invisible(file.rename(new, file.path(folder, paste0("rank-result-", rank, ".rds"))))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The log forwarder: a process that the supervisor of rank 0 forks. It sends reports of progress to
+# The log forwarder: a process that the task of rank 0 forks. It sends reports of progress to
 # the log server on the driver (spark-log-server.R). The forwarder and the log server are a ring of
 # two ranks, always encrypted, with a token of its own.
 #

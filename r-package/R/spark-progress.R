@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Progress of a rank. ring_progress() prints a report as a line in the output of the rank. The
-# supervisor of the rank removes the line from the output (spark-log-lines.R), and the caller shows
+# task of the rank removes the line from the output (spark-log-lines.R), and the caller shows
 # a progress bar (spark-progress-bar.R). Python's comm.progress() does the same.
 
 progress_interval <- 0.1 # seconds between two reports; earlier reports are dropped

@@ -13,7 +13,7 @@ rank_result_line <- 200L # characters of a line of the log in a message
 
 # Makes a result. `value` has the bytes of the value. If the bytes are in a file of `size` bytes
 # (spark-results.R), `value` is NULL until the driver has read the file, and then a list of the
-# value itself. The supervisor sets `log` to the last lines that the rank has printed.
+# value itself. The task sets `log` to the last lines that the rank has printed.
 rank_result_make <- function(rank, value = NULL, failure = NULL, size = NULL) {
   list(
     rank = rank, host = Sys.info()[["nodename"]], value = value, failure = failure, size = size,

@@ -5,9 +5,9 @@
 # memory and none is too long for a vector. Spark carries a value of up to `results_largest` bytes,
 # and up to `results_total` of all ranks.
 #
-# A larger value is sent to the driver when all ranks have ended. The supervisors and a process that
+# A larger value is sent to the driver when all ranks have ended. The tasks and a process that
 # is forked from the driver form an encrypted ring, with a token of its own. Values are sent in
-# pieces, rank after rank. The driver is rank 0 of the ring, so supervisors connect to the driver,
+# pieces, rank after rank. The driver is rank 0 of the ring, so tasks connect to the driver,
 # and the driver never connects to them. Or a rank writes its value to a directory of the user, and
 # Spark returns the SHA-256 of the file. Python's spark/_results.py does the same.
 
@@ -115,10 +115,10 @@ results_units <- function(size) {
   paste(signif(size / 1024^power, 4), c("bytes", "KiB", "MiB", "GiB")[[power + 1]])
 }
 
-# ---- On an executor, in the supervisor of a rank ------------------------------------------------
+# ---- On an executor, in the task of a rank ------------------------------------------------
 
-# Sends the value of this rank. The supervisors of all ranks call it when a rank has a value to
-# send. A child sends the value, so that the supervisor sees the end of its executor and of the call
+# Sends the value of this rank. The tasks of all ranks call it when a rank has a value to
+# send. A child sends the value, so that the task sees the end of its executor and of the call
 # on the driver.
 results_send <- function(state, job, size) {
   rank_result <- state$rank_result
@@ -167,7 +167,7 @@ results_pieces <- function(ring, file) {
   while (length(piece <- readBin(connection, "raw", results_piece)) > 0L) ring_send(ring, piece, 0)
 }
 
-# Opens the ring of the driver and the supervisors. A supervisor waits until its turn, as long as
+# Opens the ring of the driver and the tasks. A task waits until its turn, as long as
 # the ranks before it take.
 results_ring <- function(rank, size, endpoint, timeout) {
   ring_init(

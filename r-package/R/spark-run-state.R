@@ -7,7 +7,7 @@
 run_state <- new.env(parent = emptyenv())
 run_state$attempt <- 0L
 run_state$executor <- FALSE # whether this process has a working directory of its own
-run_state$supervised <- FALSE # whether a supervisor reads reports of progress
+run_state$supervised <- FALSE # whether a task reads reports of progress
 run_state$reported <- -Inf # time of the last report, by C_clock_seconds
 
 #' Attempt: how often the ranks were restarted

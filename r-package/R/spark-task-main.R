@@ -8,7 +8,7 @@
 # returns its failure like a value. The driver gets the results of all ranks, and finds the rank at
 # fault. Results are sent through sparklyr and not through files, because tasks of one executor
 # share a working directory. The process that sparklyr has started forks a child, and supervises it
-# (spark-supervisor.R). The child is the rank.
+# (spark-task.R). The child is the rank.
 
 # The closure that sparklyr sends to the tasks. sparkring may be missing there, so the closure uses
 # nothing of this package until it has attached it. Attached, the package is visible to the user's
@@ -31,7 +31,7 @@ environment(task_closure) <- globalenv()
 
 task_columns <- c(rank = "integer", piece = "integer", pieces = "integer", text = "character")
 
-task_main <- function(df, job, barrier) rank_result_rows(supervisor_run(df, job, barrier))
+task_main <- function(df, job, barrier) rank_result_rows(task_run(df, job, barrier))
 
 # Runs in the child. Warnings are printed at once, like all output. R compiles the functions of the
 # user, which it does not do for the code of sparklyr's worker.
@@ -42,12 +42,12 @@ task_child <- function(file, job, barrier) {
   }
   if (identical(getOption("warn"), 0L)) options(warn = 1L)
   run_state$supervised <- TRUE
-  task_run(file, job, barrier)
+  rank_run(file, job, barrier)
 }
 
 # Runs the rank, and returns its result. The driver sends `job` as sparklyr's `context`. `file` is
 # the descriptor of the file with the rows of the rank; NULL for ring_run().
-task_run <- function(file, job, barrier) {
+rank_run <- function(file, job, barrier) {
   rank <- as.integer(barrier$partition)
   on.exit(list2env(list(attempt = 0L, executor = FALSE), run_state))
   run_state$attempt <- job$attempt

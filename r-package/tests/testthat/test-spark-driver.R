@@ -150,7 +150,7 @@ test_that("nothing tells the token", {
     token = as.raw(1:16), options = list(timeout = 1)
   )
   barrier <- list(address = list("127.0.0.1:1", "127.0.0.1:1"), partition = 0L)
-  failure <- task_run(NULL, job, barrier)$failure
+  failure <- rank_run(NULL, job, barrier)$failure
   expect_match(failure$message, "token")
   told <- c(failure$message, failure$traceback, deparse(unserialize(failure$error)$call))
   expect_no_match(told, "as.raw|01, ?0|0102")
@@ -159,7 +159,7 @@ test_that("nothing tells the token", {
 
 test_that("a job of another size than Spark's is refused before anyone waits", {
   job <- list(size = 3L, attempt = 0L)
-  rank_result <- task_run(NULL, job, list(address = list("a:1", "a:2"), partition = 1))
+  rank_result <- rank_run(NULL, job, list(address = list("a:1", "a:2"), partition = 1))
   expect_match(rank_result$failure$message, "Spark started 2 tasks for 3 ranks")
 })
 

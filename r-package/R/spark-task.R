@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The supervisor of a rank: the R process that Spark has started. It forks a child, which is the
+# The task of a rank: the R process that Spark has started. It forks a child, which is the
 # rank. It copies the output of the child to the log, and keeps the last lines for an error. It
-# always returns a result to Spark, also when the child is killed or crashes. The supervisors of all
+# always returns a result to Spark, also when the child is killed or crashes. The tasks of all
 # ranks end together (spark-exit-barrier.R).
 
-supervisor_most <- 2^20 # bytes to read after the child has ended; its children may still print
+task_most <- 2^20 # bytes to read after the child has ended; its children may still print
 
 # Returns the result of a rank. `job` comes from the driver, and `barrier` from sparklyr.
-supervisor_run <- function(df, job, barrier) {
+task_run <- function(df, job, barrier) {
   rank <- as.integer(barrier$partition)
   state <- list2env(list(
     rank = rank, parent = child_parent(), rank_result = NULL, failed = NULL, report = NULL,
@@ -18,9 +18,9 @@ supervisor_run <- function(df, job, barrier) {
     job$folder <- folder_create()
     on.exit(folder_remove(job$folder))
   }
-  printed <- supervisor_reader(state, isTRUE(job$local))
+  printed <- task_reader(state, isTRUE(job$local))
   child <- tryCatch({
-    file <- supervisor_file(df, job)
+    file <- task_file(df, job)
     child_start(function() task_child(file, job, barrier))
   }, error = function(error) {
     state$rank_result <- rank_result_of_error(rank, error)
@@ -36,23 +36,23 @@ supervisor_run <- function(df, job, barrier) {
     state$send <- function(report) log_forwarder_send(state$forwarder, report)
   }
   exit_barrier_run(state, child, printed, exit_barrier_join(state, job, barrier))
-  if (is.null(state$rank_result)) state$rank_result <- supervisor_unfinished(state)
+  if (is.null(state$rank_result)) state$rank_result <- task_unfinished(state)
   if (state$sends) state$rank_result <- results_send(state, job, length(barrier$address))
   state$rank_result$log <- printed$last()
-  supervisor_log(state$rank_result$failure, isTRUE(job$local))
+  task_log(state$rank_result$failure, isTRUE(job$local))
   state$rank_result
 }
 
 # Opens the file with the rows of the rank, whose name is in `df`. It stays open in this process,
 # which ends with the rank. NULL for ring_run().
-supervisor_file <- function(df, job) {
+task_file <- function(df, job) {
   if (!is.null(job$kinds)) .Call(C_batch_file_open, as.character(df[[1L]][[1L]]))
 }
 
 # Makes a reader of the output of the rank, which writes the lines to the output of this process.
 # Without Spark it writes a report of progress for the process that has started this one. On Spark
 # it prints reports as lines for the log, every few seconds.
-supervisor_reader <- function(state, local) {
+task_reader <- function(state, local) {
   print <- function(lines) {
     .Call(C_stdio_write, 2L, charToRaw(paste0(lines, "\n", collapse = "")), TRUE)
   }
@@ -68,14 +68,14 @@ supervisor_reader <- function(state, local) {
 }
 
 # Writes the failure to the log. Without Spark the caller shows the error on the same machine.
-supervisor_log <- function(failure, local) {
+task_log <- function(failure, local) {
   if (is.null(failure) || local) return()
   cat("sparkring: this rank ", failure$what, ": ", failure$message, "\n", failure$traceback, "\n",
       sep = "", file = stderr())
 }
 
 # Reads the output of the child until the round is over or the child has ended.
-supervisor_watch <- function(state, child, printed, pause) {
+task_watch <- function(state, child, printed, pause) {
   until <- .Call(C_clock_seconds) + pause
   repeat {
     left <- until - .Call(C_clock_seconds)
@@ -85,8 +85,8 @@ supervisor_watch <- function(state, child, printed, pause) {
       bytes <- if (.Call(C_clock_seconds) < until) child_output(child, 0)
     }
     if (is.null(state$rank_result) && child_ended(child)) {
-      state$rank_result <- supervisor_result(state$rank, child, state$local)
-      printed$feed(supervisor_rest(child))
+      state$rank_result <- task_result(state$rank, child, state$local)
+      printed$feed(task_rest(child))
       printed$finish()
     }
     if (!is.null(state$rank_result) || .Call(C_clock_seconds) >= until) break
@@ -95,16 +95,16 @@ supervisor_watch <- function(state, child, printed, pause) {
 }
 
 # Reads the rest of the output of a child that has ended.
-supervisor_rest <- function(child) {
+task_rest <- function(child) {
   rest <- raw()
-  while (length(rest) < supervisor_most && length(bytes <- child_output(child, 0)) > 0L) {
+  while (length(rest) < task_most && length(bytes <- child_output(child, 0)) > 0L) {
     rest <- c(rest, bytes)
   }
   child_close_output(child)
   rest
 }
 
-supervisor_result <- function(rank, child, local) {
+task_result <- function(rank, child, local) {
   value <- child$value
   if (is.list(value) && !is.null(value$rank)) return(value)
   why <- if (inherits(value, "try-error")) {
@@ -116,7 +116,7 @@ supervisor_result <- function(rank, child, local) {
 }
 
 # The result of a rank that had not finished when all ranks were ended.
-supervisor_unfinished <- function(state) {
+task_unfinished <- function(state) {
   if (!is.null(state$broken)) return(rank_result_of_error(state$rank, state$broken))
   if (state$gone) {
     return(rank_result_lost(

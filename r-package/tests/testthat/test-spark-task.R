@@ -139,7 +139,7 @@ test_that("ranks that never meet the driver go on without it", {
   expect_identical(rank_result_values(rank_results), list(2, 2))
 })
 
-test_that("a rank ends with its supervisor, and that with who has started it", {
+test_that("a rank ends with its task, and that with who has started it", {
   folder <- tempfile("orphan")
   dir.create(folder)
   job <- list(
