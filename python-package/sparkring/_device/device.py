@@ -12,7 +12,7 @@ from sparkring._agree import agree
 from sparkring._core import InvalidError
 from sparkring._device import operand as operands
 from sparkring._device.array import DeviceArray
-from sparkring._device.operand import Operand
+from sparkring._device.buffers import check_gpu, on_shared_stream, reduce_group
 from sparkring.frameworks._nccl import libraries
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _Path = Union[str, "os.PathLike[str]", None]
 PATHS = ("auto", "nccl", "host")
-_OF_THREAD = 2  # the driver's number of the default stream of a thread
 
 
 @dataclass(frozen=True)
@@ -205,8 +204,6 @@ class Device:
         InvalidError, MismatchError, PeerLostError, TimeoutError, AbortedError, UnsupportedError
             As for `Communicator.allreduce_group`.
         """
-        from sparkring._device.calls import reduce_group
-
         return reduce_group(self._handle, xs, op, out, None, wire, prescale, postscale)
 
     def abort(self, reason: str | None = None) -> None:
@@ -224,24 +221,6 @@ def _stream(x: Any) -> int:
     if x is None:
         return 0
     return x if isinstance(x, int) else operands.read(x, "x").stream
-
-
-def on_shared_stream(handle: DeviceHandle, x: Operand) -> Operand:
-    """Leave the default stream of this thread, which is another stream in the threads of NCCL."""
-    if x.stream != _OF_THREAD:
-        return x
-    handle.wait(x.stream)
-    return x._replace(stream=0)
-
-
-def check_gpu(handle: DeviceHandle, operand: Operand, name: str) -> None:
-    """Refuse an array on another GPU."""
-    gpu = handle.gpu
-    if operand.gpu not in (None, gpu):
-        raise InvalidError(
-            f"{name} is on GPU {operand.gpu}, and the device of the communicator is GPU {gpu}:"
-            f" move the array, or open the device with comm.device(gpu={operand.gpu}) first"
-        )
 
 
 def opened(comm: Communicator, gpu: int | None) -> DeviceHandle:

@@ -22,6 +22,10 @@ Examples
 >>> model.predict(frame).show()
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from sparkring.models._cox import CoxPH
 from sparkring.models._elastic_net import ElasticNet, ElasticNetCV, Lasso
 from sparkring.models._glm import GeneralizedLinearModel
@@ -30,9 +34,12 @@ from sparkring.models._linear import LinearRegression, Ridge
 from sparkring.models._penalised import LogisticRegression, PoissonRegressor
 from sparkring.models._quantile import quantile, table
 from sparkring.models._scaler import StandardScaler
-from sparkring.models._storage import load
+from sparkring.models._storage import read
 from sparkring.models._summary import Summary
 from sparkring.models._svd import PCA, TruncatedSVD
+
+if TYPE_CHECKING:
+    import os
 
 __all__ = [
     "PCA",
@@ -53,6 +60,33 @@ __all__ = [
     "quantile",
     "table",
 ]
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read the estimator that ``save`` has written.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    estimator
+        With ``comm=None``.
+
+    Raises
+    ------
+    InvalidError
+        For a file of another kind, or of a later format.
+    OSError
+        When the file cannot be read.
+    """
+    name, state = read(path, __all__)
+    kind = globals()[name]
+    estimator = kind.__new__(kind)
+    estimator.__setstate__(state)
+    return estimator
 
 
 def __dir__() -> list[str]:

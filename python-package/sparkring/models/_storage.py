@@ -15,6 +15,8 @@ import numpy as np
 from sparkring._core import InvalidError, version
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from sparkring.models._base import Estimator
 
 FORMAT = 1
@@ -45,43 +47,20 @@ def save(estimator: Estimator, path: str | os.PathLike[str]) -> None:
         part.unlink(missing_ok=True)
 
 
-def load(path: str | os.PathLike[str]) -> Any:
-    """Read the estimator that ``save`` has written.
-
-    Parameters
-    ----------
-    path : str or path
-        The file.
-
-    Returns
-    -------
-    estimator
-        With ``comm=None``.
-
-    Raises
-    ------
-    InvalidError
-        For a file of another kind, or of a later format.
-    OSError
-        When the file cannot be read.
-    """
-    from sparkring import models
-
+def read(path: str | os.PathLike[str], known: Collection[str]) -> tuple[str, dict[str, Any]]:
+    """Return the name of the class of an estimator, one of those that are known, and its state."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(str(arrays.pop(HEADER)))
     except (KeyError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
         raise InvalidError(f"{os.fspath(path)} is no file of an estimator: {error}") from None
-    if header["format"] > FORMAT or header["class"] not in models.__all__:
+    if header["format"] > FORMAT or header["class"] not in known:
         raise InvalidError(
             f"{os.fspath(path)} has a {header['class']} of sparkring {header['version']}, which"
             f" sparkring {version} cannot read: install that version"
         )
-    kind = getattr(models, header["class"])
-    estimator = kind.__new__(kind)
-    estimator.__setstate__({**header["values"], **arrays, "comm": None})
-    return estimator
+    return header["class"], {**header["values"], **arrays, "comm": None}
 
 
 def is_array(value: Any) -> bool:
