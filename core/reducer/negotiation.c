@@ -282,14 +282,14 @@ static ring_status negotiation_apply(ring_negotiation *negotiation,
   return enough ? RING_OK : RING_NO_MEMORY;
 }
 
-/* Applies the announcements of all ranks. Called with the mutex. RING_NO_MEMORY; RING_MISMATCH: *liar has announced
+/* Applies the announcements of all ranks. Called with the mutex. RING_NO_MEMORY; RING_MISMATCH: *forger has announced
  * what no rank announces then, or more than every rank keeps. */
-static ring_status negotiation_apply_all(ring_negotiation *negotiation, int *liar) {
+static ring_status negotiation_apply_all(ring_negotiation *negotiation, int *forger) {
   const uint8_t *at = negotiation->incoming.bytes;
   ring_announcement announcement;
   for (int rank = 0; rank < negotiation->size; at += negotiation->counts[rank++]) {
     bytes_cursor from = {.at = at, .left = negotiation->counts[rank]};
-    *liar = rank;
+    *forger = rank;
     while (ring_announcement_next(&from, negotiation->size, &announcement)) {
       ring_status status = negotiation_apply(negotiation, &announcement, rank);
       if (status != RING_OK) return status;
@@ -301,14 +301,14 @@ static ring_status negotiation_apply_all(ring_negotiation *negotiation, int *lia
 }
 
 static ring_status negotiation_receive_names(ring_negotiation *negotiation) {
-  int liar = -1;
+  int forger = -1;
   pthread_mutex_lock(negotiation->mutex);
   negotiation->negotiations++;
-  ring_status status = negotiation_apply_all(negotiation, &liar);
+  ring_status status = negotiation_apply_all(negotiation, &forger);
   pthread_mutex_unlock(negotiation->mutex);
   if (status == RING_NO_MEMORY) return ring_negotiation_no_memory(negotiation);
   if (status == RING_OK) return RING_OK;
-  return ring_comm_accuse(negotiation->comm, liar, "a reducer the description of no tensor");
+  return ring_comm_accuse(negotiation->comm, forger, "a reducer the description of no tensor");
 }
 
 static ring_status negotiation_exchange_names(ring_negotiation *negotiation) {

@@ -86,9 +86,9 @@ endfunction()
 test_again(tcp SPARKRING_SHARED_MEMORY=0 test_abort test_algorithm test_collective test_comm test_comm_timeline test_deadline
            test_description test_device_failure test_device_path test_disagreement test_exit test_fusion
            test_hierarchical_failure test_hosts test_messages test_messages_deaths test_messages_failure
-           test_messages_lies test_mismatch
+           test_messages_forgeries test_mismatch
            test_orphan test_parts test_pmi test_pmi_failure test_reducer
-           test_reducer_failure test_reducer_lies test_request test_request_end test_request_start test_split
+           test_reducer_failure test_reducer_forgeries test_request test_request_end test_request_start test_split
            test_split_failure test_stall)
 # And some once more over links of several connections.
 test_again(connections "SPARKRING_SHARED_MEMORY=0;SPARKRING_CONNECTIONS=3" test_collective test_comm test_messages test_mismatch

@@ -6,7 +6,7 @@
 #include "base/platform.h"
 #include "device/device_hub.h"
 #include "device/device_open.h"
-#include "lies.h"
+#include "forgeries.h"
 
 enum { SIZE = 3 };
 
@@ -99,7 +99,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   ring_platform_condition_init(&device->stopped);
   hub.from = &from;
   hub.device = device;
-  lies_begin(&from);
+  forgeries_begin(&from);
   if (which % 2 == 0)
     poll_hub(device, calls);
   else if (ring_device_choose(device, &options) != RING_OK)

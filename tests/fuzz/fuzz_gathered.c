@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What bindings gather from hostile ranks: strings, agreements, numbers of rows, offsets of clocks. Whatever the other
- * ranks send, the result lies within what was received, or the communicator ends with an error.
+ * ranks send, the result forgeries within what was received, or the communicator ends with an error.
  */
 #include "bindings/agree.h"
 #include "bindings/clock_offset.h"
 #include "bindings/rows.h"
-#include "lies.h"
+#include "forgeries.h"
 
 enum { SIZE = 3 };
 
@@ -64,7 +64,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   unsigned which = input_byte(&from), how = input_byte(&from);
   ring_comm *comm = make_comm((int)(which / 4 % SIZE), SIZE);
   ring_status status;
-  lies_begin(&from);
+  forgeries_begin(&from);
   switch (which % 4) {
   case 0:
     status = gather_strings(comm, how);

@@ -7,7 +7,7 @@
 #include <pthread.h>
 
 #include "base/dtype.h"
-#include "lies.h"
+#include "forgeries.h"
 #include "reducer/execution.h"
 #include "reducer/fusion_plan.h"
 #include "reducer/stall.h"
@@ -129,7 +129,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   input from = {bytes, length};
   target to = {.mine = {NULL}};
   ring_comm *comm = make_comm((int)(input_byte(&from) % SIZE), SIZE);
-  lies_begin(&from);
+  forgeries_begin(&from);
   pthread_mutex_init(&to.mutex, NULL);
   FUZZ_PROMISE(ring_negotiation_init(&to.negotiation, comm, &to.mutex, 2) == RING_OK);
   FUZZ_PROMISE(ring_execution_init(&to.execution, &to.negotiation));

@@ -26,16 +26,16 @@ foreach(fuzz_source ${fuzz_sources})
   list(APPEND fuzzers ${fuzz_name})
 endforeach()
 # Collectives among hostile ranks, and the messages of a device's hub.
-set(fuzz_lies ring_allgather ring_allgatherv ring_alltoall ring_alltoallv ring_allreduce
+set(fuzz_forgeries ring_allgather ring_allgatherv ring_alltoall ring_alltoallv ring_allreduce
               ring_allreduce_group ring_reduce_scatter ring_broadcast ring_recv ring_send ring_alloc)
-list(TRANSFORM fuzz_lies PREPEND -Wl,--wrap=)
+list(TRANSFORM fuzz_forgeries PREPEND -Wl,--wrap=)
 foreach(fuzz_name fuzz_gathered fuzz_reducer fuzz_device)
-  target_sources(${fuzz_name} PRIVATE tests/fuzz/lies.c)
-  target_link_options(${fuzz_name} PRIVATE ${fuzz_lies})
+  target_sources(${fuzz_name} PRIVATE tests/fuzz/forgeries.c)
+  target_link_options(${fuzz_name} PRIVATE ${fuzz_forgeries})
 endforeach()
-set(fuzz_hub_lies ring_hub_move ring_hub_receive ring_hub_post ring_hub_send ring_hub_send_all)
-list(TRANSFORM fuzz_hub_lies PREPEND -Wl,--wrap=)
-target_link_options(fuzz_device PRIVATE ${fuzz_hub_lies})
+set(fuzz_hub_forgeries ring_hub_move ring_hub_receive ring_hub_post ring_hub_send ring_hub_send_all)
+list(TRANSFORM fuzz_hub_forgeries PREPEND -Wl,--wrap=)
+target_link_options(fuzz_device PRIVATE ${fuzz_hub_forgeries})
 target_link_options(fuzz_split PRIVATE -Wl,--wrap=ring_fusion_run_here)
 # What R reads is read in an R.
 execute_process(COMMAND R RHOME OUTPUT_VARIABLE fuzz_r_home OUTPUT_STRIP_TRAILING_WHITESPACE)

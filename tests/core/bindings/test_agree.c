@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Agreement: an error of some ranks reaches all ranks; strings of all ranks; a rank that lies about its strings.
+ * Agreement: an error of some ranks reaches all ranks; strings of all ranks; a rank that forges its strings.
  */
 #include "bindings/agree.h"
 
@@ -63,13 +63,13 @@ static void gather_strings(ring_comm *comm, void *shared) {
 }
 
 /* Numbers of rank 1 in place of those of one string with three bytes. */
-typedef struct lie {
+typedef struct forgery {
   int64_t count, bytes, length;
   const char *text;
-} lie;
+} forgery;
 
 /* Rank 1 makes the calls of ring_strings_allgather by hand. */
-static void tell(ring_comm *comm, const lie *told) {
+static void tell(ring_comm *comm, const forgery *told) {
   const int64_t own[2] = {told->count, told->bytes};
   int64_t totals[6], lengths[64];
   char memory[64];
@@ -82,7 +82,7 @@ static void tell(ring_comm *comm, const lie *told) {
     ring_allgatherv(comm, "abc", memory, bytes, RING_UINT8);
 }
 
-static void try_lie(ring_comm *comm, const lie *told, bool agrees) {
+static void try_forgery(ring_comm *comm, const forgery *told, bool agrees) {
   const ring_string mine = {"abc", 3};
   double failed = 1;
   if (ring_comm_rank(comm) == 1) {
@@ -99,28 +99,28 @@ static void try_lie(ring_comm *comm, const lie *told, bool agrees) {
   }
 }
 
-static void lie_about_strings(int rank, int size, void *shared) {
+static void forge_about_strings(int rank, int size, void *shared) {
   (void)shared;
   static const char number[] = "rank 1 (127.0.0.1) sent an impossible number of strings";
   static const char sum[] = "rank 1 (127.0.0.1) sent strings whose lengths do not add up";
-  static const lie lies[] = {{-1, 3, 0, number},
-                             {1, -3, 0, number},
-                             {INT64_MAX, 3, 0, number},
-                             {1, INT64_MAX, 0, number},
-                             {1, 3, -7, sum},
-                             {1, 3, 100000000, sum},
-                             {1, 3, 2, sum},
-                             {1, 3, INT64_MIN, sum}};
-  for (size_t i = 0; i < 2 * (sizeof lies / sizeof *lies); i++) {
+  static const forgery forgeries[] = {{-1, 3, 0, number},
+                                      {1, -3, 0, number},
+                                      {INT64_MAX, 3, 0, number},
+                                      {1, INT64_MAX, 0, number},
+                                      {1, 3, -7, sum},
+                                      {1, 3, 100000000, sum},
+                                      {1, 3, 2, sum},
+                                      {1, 3, INT64_MIN, sum}};
+  for (size_t i = 0; i < 2 * (sizeof forgeries / sizeof *forgeries); i++) {
     ring_comm *comm = open_rank(rank, size);
-    try_lie(comm, &lies[i / 2], i % 2 == 1);
+    try_forgery(comm, &forgeries[i / 2], i % 2 == 1);
     ring_barrier(comm); /* which fails on all ranks: none leaves before the others know */
     ring_comm_free(comm);
   }
 }
 
-static void test_lies(void) {
-  run_ranks(3, lie_about_strings, NULL);
+static void test_forgeries(void) {
+  run_ranks(3, forge_about_strings, NULL);
 }
 
 static void test_success(void) {
@@ -143,6 +143,6 @@ int main(void) {
   RUN(test_success);
   RUN(test_failures);
   RUN(test_strings);
-  RUN(test_lies);
+  RUN(test_forgeries);
   return 0;
 }

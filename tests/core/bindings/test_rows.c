@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows: the ranks exchange their numbers; a rank that lies about its number is named on the ranks that it lied to.
+ * Rows: the ranks exchange their numbers; a rank that forges its number is named on the ranks that received it.
  */
 #include "bindings/rows.h"
 
@@ -25,7 +25,7 @@ static void test_rows(void) {
 }
 
 /* Rank 1 gathers, or sends rank 2 alone, a number that cannot be. */
-static void lie(int rank, int size, void *shared) {
+static void forgery(int rank, int size, void *shared) {
   static const char text[] = "rank 1 (127.0.0.1) sent an impossible number of rows";
   static const int64_t bad[] = {-1, INT64_MAX / 8, INT64_MIN};
   int64_t rows[SIZE];
@@ -45,12 +45,12 @@ static void lie(int rank, int size, void *shared) {
   }
 }
 
-static void test_lies(void) {
-  run_ranks(SIZE, lie, NULL);
+static void test_forgeries(void) {
+  run_ranks(SIZE, forgery, NULL);
 }
 
 int main(void) {
   RUN(test_rows);
-  RUN(test_lies);
+  RUN(test_forgeries);
   return 0;
 }

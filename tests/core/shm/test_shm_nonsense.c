@@ -3,7 +3,7 @@
  * A rank of this host passes the handshake, and then writes nonsense into the shared memory, or
  * passes a descriptor that is no such memory. The other ranks do not crash, do not use the
  * nonsense, and name that rank. Functions of the core are wrapped (--wrap), so that one rank can
- * lie about its buffers and about the descriptor.
+ * forge its buffers and the descriptor.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -22,18 +22,23 @@
 #include "transport/arena.h"
 #include "transport/socket.h"
 
-enum { RANKS = 3, LIAR = 2, COUNT = 60000 };
+enum { RANKS = 3, FORGER = 2, COUNT = 60000 };
 
 /* ---- Where buffers are -------------------------------------------------------------------- */
 
-typedef enum lie_about { LIE_INPUT, LIE_OUTPUT, LIE_BOUNCE, LIE_KINDS } lie_about;
+typedef enum forgery_about {
+  FORGED_INPUT,
+  FORGED_OUTPUT,
+  FORGED_BOUNCE,
+  FORGED_KINDS
+} forgery_about;
 
-/* The offset that the liar posts for a buffer. */
+/* The offset that the forger posts for a buffer. */
 static struct {
   bool posted; /* at least once */
   const void *buffer;
   uint64_t offset;
-} lie;
+} forgery;
 
 bool __real_ring_arena_offset(const ring_arena *arena, const void *buffer, size_t bytes,
                               uint64_t *offset);
@@ -42,9 +47,9 @@ bool __wrap_ring_arena_offset(const ring_arena *arena, const void *buffer, size_
 bool __wrap_ring_arena_offset(const ring_arena *arena, const void *buffer, size_t bytes,
                               uint64_t *offset) {
   bool within = __real_ring_arena_offset(arena, buffer, bytes, offset);
-  if (lie.buffer == NULL || buffer != lie.buffer) return within;
-  *offset = lie.offset;
-  lie.posted = true;
+  if (forgery.buffer == NULL || buffer != forgery.buffer) return within;
+  *offset = forgery.offset;
+  forgery.posted = true;
   return true;
 }
 
@@ -55,11 +60,11 @@ static ring_status do_allreduce(ring_comm *comm, const float *x, float *y) {
 }
 
 static ring_status do_reduce(ring_comm *comm, const float *x, float *y) {
-  return ring_reduce(comm, x, y, COUNT, RING_FLOAT32, RING_SUM, LIAR);
+  return ring_reduce(comm, x, y, COUNT, RING_FLOAT32, RING_SUM, FORGER);
 }
 
 static ring_status do_broadcast(ring_comm *comm, const float *x, float *y) {
-  return ring_broadcast(comm, x, y, COUNT, RING_FLOAT32, LIAR);
+  return ring_broadcast(comm, x, y, COUNT, RING_FLOAT32, FORGER);
 }
 
 static ring_status do_allgather(ring_comm *comm, const float *x, float *y) {
@@ -67,11 +72,11 @@ static ring_status do_allgather(ring_comm *comm, const float *x, float *y) {
 }
 
 static ring_status do_gather(ring_comm *comm, const float *x, float *y) {
-  return ring_gather(comm, x, y, COUNT / RANKS, RING_FLOAT32, LIAR);
+  return ring_gather(comm, x, y, COUNT / RANKS, RING_FLOAT32, FORGER);
 }
 
 static ring_status do_scatter(ring_comm *comm, const float *x, float *y) {
-  return ring_scatter(comm, x, y, COUNT / RANKS, RING_FLOAT32, LIAR);
+  return ring_scatter(comm, x, y, COUNT / RANKS, RING_FLOAT32, FORGER);
 }
 
 static ring_status do_reduce_scatter(ring_comm *comm, const float *x, float *y) {
@@ -85,17 +90,17 @@ static ring_status do_alltoall(ring_comm *comm, const float *x, float *y) {
 static const collective collectives[] = {do_allreduce, do_reduce,  do_broadcast,      do_allgather,
                                          do_gather,    do_scatter, do_reduce_scatter, do_alltoall};
 
-/* A case: the collective, the buffer of the lie, and the false offset. */
-typedef struct lie_case {
+/* A case: the collective, the buffer of the forgery, and the false offset. */
+typedef struct forgery_case {
   size_t collective;
-  lie_about about;
+  forgery_about about;
   int offset;
-} lie_case;
+} forgery_case;
 
 enum { OFFSETS = 5 };
 
 /* `total`: the first byte behind the arena. */
-static uint64_t lie_of(int number, uint64_t total) {
+static uint64_t forgery_of(int number, uint64_t total) {
   switch (number) {
   case 0:
     return total;
@@ -110,55 +115,57 @@ static uint64_t lie_of(int number, uint64_t total) {
   }
 }
 
-/* The input and the output of a rank lie in the arena, unless the lie is about a bounce buffer. */
+/* The input and the output of a rank are in the arena, unless the forgery is about a bounce buffer. */
 static float *get(ring_comm *comm, bool arena) {
   return buffer_alloc(comm, arena, COUNT * sizeof(float));
 }
 
-static void prepare_lie(const ring_comm *comm, const lie_case *the_case, const float *x,
-                        const float *y) {
+static void prepare_forgery(const ring_comm *comm, const forgery_case *the_case, const float *x,
+                            const float *y) {
   const ring_shm *shm = &comm->shm;
   uint64_t front;
   CHECK(!__real_ring_arena_offset(shm->arena, ring_arena_front(shm->arena), 1, &front));
   size_t region = ring_arena_region(shm->arena), first = 0;
   while (ring_arena_at(shm->arena, first, 0) == NULL) first += 4096;
-  lie.buffer = the_case->about == LIE_INPUT ? x : the_case->about == LIE_OUTPUT ? y : shm->bounce;
-  lie.offset = lie_of(the_case->offset, first + RANKS * region);
+  forgery.buffer = the_case->about == FORGED_INPUT    ? x
+                   : the_case->about == FORGED_OUTPUT ? y
+                                                      : shm->bounce;
+  forgery.offset = forgery_of(the_case->offset, first + RANKS * region);
 }
 
-/* All other ranks fail and name the liar, or no rank uses the buffer of the lie. */
-static void call_with_lie(int rank, int size, void *shared) {
-  const lie_case *the_case = shared;
-  bool arena = the_case->about != LIE_BOUNCE;
+/* All other ranks fail and name the forger, or no rank uses the buffer of the forgery. */
+static void call_with_forgery(int rank, int size, void *shared) {
+  const forgery_case *the_case = shared;
+  bool arena = the_case->about != FORGED_BOUNCE;
   ring_comm *comm = open_rank(rank, size);
   float *x = get(comm, arena), *y = get(comm, arena);
   CHECK(comm->shm.formed);
   for (size_t i = 0; i < sizeof collectives / sizeof *collectives; i++)
     CHECK_INT(collectives[i](comm, x, y), RING_OK); /* which allocates bounce buffers */
-  if (rank == LIAR) prepare_lie(comm, the_case, x, y);
+  if (rank == FORGER) prepare_forgery(comm, the_case, x, y);
   ring_status status = collectives[the_case->collective](comm, x, y);
-  if (rank == LIAR) CHECK(lie.posted);
+  if (rank == FORGER) CHECK(forgery.posted);
   if (status == RING_OK)
     status = ring_barrier(comm); /* a rank that did not use the buffer fails here */
   if (status != RING_OK) {
     CHECK_INT(status, RING_PEER_LOST);
-    CHECK_INT(ring_comm_error(comm)->rank, LIAR);
+    CHECK_INT(ring_comm_error(comm)->rank, FORGER);
     CHECK_CONTAINS(ring_comm_error(comm)->message, "rank 2 (127.0.0.1) reported in ");
     CHECK_CONTAINS(ring_comm_error(comm)->message, "buffers that lie outside the shared memory");
   }
-  lie.buffer = NULL;
+  forgery.buffer = NULL;
   buffer_free(x, arena);
   buffer_free(y, arena);
   status == RING_OK ? close_rank(comm) : ring_comm_free(comm);
-  if (rank == 0 && status != RING_OK) *(int *)((lie_case *)shared + 1) += 1;
+  if (rank == 0 && status != RING_OK) *(int *)((forgery_case *)shared + 1) += 1;
 }
 
-/* The number of lies that were detected; the others were about buffers that no rank uses. */
-static int count_found(size_t number, lie_about about) {
-  lie_case *the_case = shared_alloc(4096);
-  *the_case = (lie_case){.collective = number, .about = about};
+/* The number of forgeries that were detected; the others were about buffers that no rank uses. */
+static int count_found(size_t number, forgery_about about) {
+  forgery_case *the_case = shared_alloc(4096);
+  *the_case = (forgery_case){.collective = number, .about = about};
   for (the_case->offset = 0; the_case->offset < OFFSETS; the_case->offset++)
-    run_ranks(RANKS, call_with_lie, the_case);
+    run_ranks(RANKS, call_with_forgery, the_case);
   int found = *(int *)(the_case + 1);
   shared_free(the_case, 4096);
   return found;
@@ -166,18 +173,18 @@ static int count_found(size_t number, lie_about about) {
 
 static void test_buffers_that_lie_nowhere(void) {
   for (size_t i = 0; i < sizeof collectives / sizeof *collectives; i++)
-    for (int about = LIE_INPUT; about < LIE_BOUNCE; about++)
-      CHECK_INT(count_found(i, (lie_about)about), OFFSETS);
+    for (int about = FORGED_INPUT; about < FORGED_BOUNCE; about++)
+      CHECK_INT(count_found(i, (forgery_about)about), OFFSETS);
 }
 
 static void test_stages_that_lie_nowhere(void) {
   for (size_t i = 0; i < sizeof collectives / sizeof *collectives; i++)
-    CHECK_INT(count_found(i, LIE_BOUNCE), OFFSETS);
+    CHECK_INT(count_found(i, FORGED_BOUNCE), OFFSETS);
 }
 
 /* ---- The control block --------------------------------------------------------------------- */
 
-/* The liar fills the control block with values that no rank writes. The other ranks do a bounded
+/* The forger fills the control block with values that no rank writes. The other ranks do a bounded
  * amount of work, and fail. */
 static void read_false_control_block(int rank, int size, void *shared) {
   ring_comm *comm = open_rank(rank, size);
@@ -187,7 +194,7 @@ static void read_false_control_block(int rank, int size, void *shared) {
   int *arrived = shared;
   CHECK_INT(do_allreduce(comm, x, y), RING_OK);
   ranks_barrier(arrived, size);
-  if (rank == LIAR) {
+  if (rank == FORGER) {
     atomic_store(&control_block->sleeping, UINT64_MAX);
     for (int i = 0; i < RING_SLOTS; i++) atomic_store(&control_block->claims[i].next, 3);
     memset(&control_block->failure, 'x', sizeof control_block->failure);

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "lies.h"
+#include "forgeries.h"
 
 #include "base/dtype.h"
 #include "base/error.h"
 
 enum { LIES_SPARE = 4096, LIES_MOST = 1 << 20 };
 
-static input *lies;
+static input *forgeries;
 
-void lies_begin(input *from) {
-  lies = from;
+void forgeries_begin(input *from) {
+  forgeries = from;
 }
 
 /* The calls of a communicator that has failed return its error. */
-static ring_status lies_enter(ring_comm *comm, size_t bytes) {
+static ring_status forgeries_enter(ring_comm *comm, size_t bytes) {
   ring_error error;
   if (comm->state != RING_COMM_OPEN) return comm->failure.status;
-  if (bytes <= lies->left + LIES_SPARE) return RING_OK;
+  if (bytes <= forgeries->left + LIES_SPARE) return RING_OK;
   ring_error_set(&error, RING_PEER_LOST, -1, 0, "a rank sends less than it has announced");
   ring_comm_break(comm, &error);
   comm->error = comm->failure;
@@ -24,32 +24,32 @@ static ring_status lies_enter(ring_comm *comm, size_t bytes) {
 }
 
 /* The next bytes; zeros after the end of the input. */
-static void lies_fill(uint8_t *to, size_t length) {
-  input piece = input_cut(lies, length);
+static void forgeries_fill(uint8_t *to, size_t length) {
+  input piece = input_cut(forgeries, length);
   if (length > 0) memset(to, 0, length);
   if (piece.left > 0) memcpy(to, piece.at, piece.left);
 }
 
 /* A part of this rank, which it reads: mostly as it is. */
-static void lies_copy(uint8_t *to, const void *own, size_t length) {
+static void forgeries_copy(uint8_t *to, const void *own, size_t length) {
   if (length > 0) memmove(to, own, length);
-  if (input_byte(lies) % 8 == 7) lies_fill(to, length);
+  if (input_byte(forgeries) % 8 == 7) forgeries_fill(to, length);
 }
 
 /* Parts of `counts` elements, or of `count` each. `own` is this rank's. */
-static ring_status lies_gather(ring_comm *comm, const void *own, uint8_t *to, size_t count,
-                               const size_t *counts, ring_dtype dtype) {
+static ring_status forgeries_gather(ring_comm *comm, const void *own, uint8_t *to, size_t count,
+                                    const size_t *counts, ring_dtype dtype) {
   size_t width = ring_dtype_size(dtype), total = 0;
   for (int rank = 0; rank < comm->peers.size; rank++)
     total += counts != NULL ? counts[rank] : count;
-  ring_status status = lies_enter(comm, total * width);
+  ring_status status = forgeries_enter(comm, total * width);
   if (status != RING_OK) return status;
   for (int rank = 0; rank < comm->peers.size; rank++) {
     size_t length = (counts != NULL ? counts[rank] : count) * width;
     if (rank == comm->peers.rank)
-      lies_copy(to, own, length);
+      forgeries_copy(to, own, length);
     else
-      lies_fill(to, length);
+      forgeries_fill(to, length);
     if (length > 0) to += length; /* nothing is gathered to NULL */
   }
   return RING_OK;
@@ -61,17 +61,17 @@ static ring_status lies_gather(ring_comm *comm, const void *own, uint8_t *to, si
   ring_status LIES(name)(ring_comm * comm, __VA_ARGS__)
 
 LIES_DECLARE(ring_allgather, const void *in, void *out, size_t count, ring_dtype dtype) {
-  return lies_gather(comm, in, out, count, NULL, dtype);
+  return forgeries_gather(comm, in, out, count, NULL, dtype);
 }
 
 LIES_DECLARE(ring_allgatherv, const void *in, void *out, const size_t *counts, ring_dtype dtype) {
-  return lies_gather(comm, in, out, 0, counts, dtype);
+  return forgeries_gather(comm, in, out, 0, counts, dtype);
 }
 
 LIES_DECLARE(ring_alltoall, const void *in, void *out, size_t count, ring_dtype dtype) {
   const uint8_t *own =
       (const uint8_t *)in + (size_t)comm->peers.rank * count * ring_dtype_size(dtype);
-  return lies_gather(comm, own, out, count, NULL, dtype);
+  return forgeries_gather(comm, own, out, count, NULL, dtype);
 }
 
 LIES_DECLARE(ring_alltoallv, const void *in, const size_t *sends, void *out, const size_t *receives,
@@ -81,19 +81,19 @@ LIES_DECLARE(ring_alltoallv, const void *in, const size_t *sends, void *out, con
   FUZZ_PROMISE(sends[comm->peers.rank] == receives[comm->peers.rank]);
   const uint8_t *own = in; /* NULL on a rank that sends nothing */
   if (own != NULL) own += at * ring_dtype_size(dtype);
-  return lies_gather(comm, own, out, 0, receives, dtype);
+  return forgeries_gather(comm, own, out, 0, receives, dtype);
 }
 
 LIES_DECLARE(ring_allreduce, const void *in, void *out, size_t count, ring_dtype dtype,
              ring_op op) {
   size_t bytes = count * ring_dtype_size(dtype);
-  ring_status status = lies_enter(comm, bytes);
+  ring_status status = forgeries_enter(comm, bytes);
   if (status != RING_OK) return status;
   if (bytes > 0) memmove(out, in, bytes);
-  unsigned how = input_byte(lies) % 8;
+  unsigned how = input_byte(forgeries) % 8;
   for (size_t i = 0; i < bytes && how == 1 && op == RING_BAND; i++)
-    ((uint8_t *)out)[i] &= (uint8_t)~input_byte(lies);
-  if (how == 2) lies_fill(out, bytes);
+    ((uint8_t *)out)[i] &= (uint8_t)~input_byte(forgeries);
+  if (how == 2) forgeries_fill(out, bytes);
   return RING_OK;
 }
 
@@ -110,7 +110,7 @@ LIES_DECLARE(ring_reduce_scatter, const void *in, void *out, size_t count, ring_
              ring_op op) {
   size_t bytes = count * ring_dtype_size(dtype);
   (void)op;
-  ring_status status = lies_enter(comm, bytes);
+  ring_status status = forgeries_enter(comm, bytes);
   if (status == RING_OK && bytes > 0)
     memcpy(out, (const uint8_t *)in + (size_t)comm->peers.rank * bytes, bytes);
   return status;
@@ -118,11 +118,11 @@ LIES_DECLARE(ring_reduce_scatter, const void *in, void *out, size_t count, ring_
 
 LIES_DECLARE(ring_broadcast, const void *in, void *out, size_t count, ring_dtype dtype, int root) {
   size_t bytes = count * ring_dtype_size(dtype);
-  ring_status status = lies_enter(comm, bytes);
+  ring_status status = forgeries_enter(comm, bytes);
   if (status != RING_OK) return status;
   FUZZ_PROMISE(root >= 0 && root < comm->peers.size);
   if (root != comm->peers.rank)
-    lies_fill(out, bytes);
+    forgeries_fill(out, bytes);
   else if (bytes > 0 && out != NULL)
     memmove(out, in, bytes);
   return RING_OK;
@@ -130,16 +130,16 @@ LIES_DECLARE(ring_broadcast, const void *in, void *out, size_t count, ring_dtype
 
 LIES_DECLARE(ring_recv, void *out, size_t count, ring_dtype dtype, int peer) {
   size_t bytes = count * ring_dtype_size(dtype);
-  ring_status status = lies_enter(comm, bytes);
+  ring_status status = forgeries_enter(comm, bytes);
   FUZZ_PROMISE(peer >= 0 && peer < comm->peers.size);
-  if (status == RING_OK) lies_fill(out, bytes);
+  if (status == RING_OK) forgeries_fill(out, bytes);
   return status;
 }
 
 LIES_DECLARE(ring_send, const void *in, size_t count, ring_dtype dtype, int peer) {
   (void)in, (void)count, (void)dtype;
   FUZZ_PROMISE(peer >= 0 && peer < comm->peers.size);
-  return lies_enter(comm, 0);
+  return forgeries_enter(comm, 0);
 }
 
 /* Memory for what the other ranks announce. */

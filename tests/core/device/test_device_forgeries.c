@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rank that lies to devices: it makes the calls of an open by hand, and sends a report whose texts have no end. The
- * open of the other ranks fails and names it.
+ * A rank that forges messages to devices: it makes the calls of an open by hand, and sends a report whose texts have no
+ * end. The open of the other ranks fails and names it.
  */
 #include "api/split.h"
 #include "check.h"
 #include "ranks.h"
 
-enum { SIZE = 3, LIAR = 1, REPORT_BYTES = 8 + 3 * 256 };
+enum { SIZE = 3, FORGER = 1, REPORT_BYTES = 8 + 3 * 256 };
 
 /* The calls of ring_device_open before the reports. */
-static ring_messages *lie_open(ring_comm *comm, ring_comm **child) {
+static ring_messages *forge_open(ring_comm *comm, ring_comm **child) {
   const uint8_t hello = 0;
   uint8_t theirs;
   const int32_t nobody = -1;
@@ -28,15 +28,15 @@ static ring_messages *lie_open(ring_comm *comm, ring_comm **child) {
 static void try_report(ring_comm *comm, void *shared) {
   static uint8_t report[REPORT_BYTES], all[SIZE * REPORT_BYTES];
   (void)shared;
-  if (ring_comm_rank(comm) != LIAR) {
+  if (ring_comm_rank(comm) != FORGER) {
     ring_device *device;
-    ranks_expect(comm, ring_device_open(comm, NULL, &device), RING_MISMATCH, LIAR,
+    ranks_expect(comm, ring_device_open(comm, NULL, &device), RING_MISMATCH, FORGER,
                  "rank 1 (127.0.0.1) sent a device's report with a text that has no end");
     CHECK(device == NULL);
     return;
   }
   ring_comm *child;
-  ring_messages *messages = lie_open(comm, &child);
+  ring_messages *messages = forge_open(comm, &child);
   memset(report, 'A', sizeof report);
   ring_allgather(child, report, all, sizeof report, RING_UINT8);
   CHECK(ring_barrier(child) != RING_OK);

@@ -23,7 +23,7 @@ static void send_frame(ring_messages *messages, const ring_message_frame *frame)
 }
 
 /* Rank 1 sends short messages although it has no credit left. */
-static void lie_about_credit(ring_messages *messages) {
+static void forge_about_credit(ring_messages *messages) {
   static const uint8_t bytes[4096];
   for (int i = 0; i < 2000; i++) {
     messages_lock(messages);
@@ -34,14 +34,14 @@ static void lie_about_credit(ring_messages *messages) {
 }
 
 /* A piece of a long message that rank 0 has not asked for. */
-static void lie_about_data(ring_messages *messages) {
+static void forge_about_data(ring_messages *messages) {
   const ring_message_frame frame = {
       .kind = RING_MESSAGE_DATA, .length = 8, .bytes = 8, .number = 3};
   send_frame(messages, &frame);
 }
 
 /* A short message with a dtype that does not exist. */
-static void lie_about_dtype(ring_messages *messages) {
+static void forge_about_dtype(ring_messages *messages) {
   const ring_message_frame frame = {
       .kind = RING_MESSAGE_EAGER, .dtype = 99, .length = 8, .bytes = 8, .tag = 2};
   send_frame(messages, &frame);
@@ -61,17 +61,17 @@ static void end_refused(ring_messages *messages, int rank) {
   ring_messages_free(messages);
 }
 
-static void try_lie(ring_comm *comm, void *shared) {
-  static void (*const lies[])(ring_messages *) = {lie_about_credit, lie_about_data,
-                                                  lie_about_dtype};
+static void try_forgery(ring_comm *comm, void *shared) {
+  static void (*const forgeries[])(ring_messages *) = {forge_about_credit, forge_about_data,
+                                                       forge_about_dtype};
   ring_messages *messages = messages_of(comm);
   exchange_well(messages, ring_comm_rank(comm));
-  if (ring_comm_rank(comm) == 1) lies[*(const int *)shared](messages);
+  if (ring_comm_rank(comm) == 1) forgeries[*(const int *)shared](messages);
   end_refused(messages, ring_comm_rank(comm));
 }
 
-static void test_lies(void) {
-  for (int i = 0; i < 3; i++) RUN_COMMS(2, try_lie, i);
+static void test_forgeries(void) {
+  for (int i = 0; i < 3; i++) RUN_COMMS(2, try_forgery, i);
 }
 
 /* Rank 0 has all but one of the long messages of rank 1 that may wait. */
@@ -110,7 +110,7 @@ static void test_wait_reports_do_nothing(void) {
 }
 
 int main(void) {
-  RUN(test_lies);
+  RUN(test_forgeries);
   RUN(test_long_messages_that_wait_have_a_limit);
   RUN(test_wait_reports_do_nothing);
   return 0;
