@@ -2,7 +2,8 @@
  *
  * Costs of a device on a real GPU, beside CUDA and NCCL alone, as lines of JSON: {"name", "value", "unit", "least" or
  * "most", "ok"}. Ends with 1 when a value misses its bound. scripts/sections/gpu builds and runs it. All ranks share
- * GPU 0; two of them are on hosts of their own to NCCL. SPARKRING_TEST_NCCL names NCCL, as ring_device_options.nccl.
+ * GPU 0; two of them are on hosts of their own to NCCL. SPARKRING_TEST_NCCL and SPARKRING_TEST_NVRTC name
+ * the libraries, as in ring_device_options.
  */
 #include <signal.h>
 #include <stdbool.h>
@@ -89,6 +90,7 @@ static ring_device *open_device(ring_comm *comm, ring_device_path path) {
   ring_device *device;
   ring_device_options options = RING_DEVICE_OPTIONS_INIT;
   options.nccl = getenv("SPARKRING_TEST_NCCL");
+  options.nvrtc = getenv("SPARKRING_TEST_NVRTC");
   options.path = path;
   if (ring_device_open(comm, &options, &device) != RING_OK)
     need(false, ring_comm_error(comm)->message);

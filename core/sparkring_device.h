@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* A device is one GPU of each rank. It has a communicator of its own. NCCL and CUDA's driver are loaded at run
+/* A device is one GPU of each rank. It has a communicator of its own. NCCL, CUDA's driver and NVRTC are loaded at run
  * time. A device serves one call at a time; a second call meanwhile returns RING_BUSY. wait, test, abort, error
  * and explain may be called from any thread at any time; free may not run beside another call. In a forked child
  * only ring_device_free works.
@@ -38,12 +38,14 @@ typedef enum ring_device_path {
 } ring_device_path;
 
 /* Begin with RING_DEVICE_OPTIONS_INIT. All ranks pass the same path.
- * nccl, cuda: names for dlopen() with colons between them, until one loads. NULL: libnccl.so.2, then libnccl.so; and
- * libcuda.so.1. NCCL has to be 2.23 or newer, and the same on all ranks. */
+ * nccl, cuda, nvrtc: names for dlopen() with colons between them, until one loads. NULL: libnccl.so.2, then libnccl.so;
+ * libcuda.so.1; and the newest libnvrtc that is no newer than the driver. NCCL has to be 2.23 or newer, and the same on
+ * all ranks. NVRTC compiles the kernels that pack and convert; where a rank lacks it, the device works without them. */
 typedef struct ring_device_options {
   size_t struct_size;
   const char *nccl;
   const char *cuda;
+  const char *nvrtc;
   ring_device_path path;
   int gpu; /* its number; -1: that of the calling thread's CUDA context, else by the rank on its host */
 } ring_device_options;
@@ -159,17 +161,18 @@ RING_API ring_status ring_device_test(ring_device *device, void *stream, int *do
 
 /* One ring_device_allreduce of each buffer, of which short ones travel together. The elements of `dtype` travel
  * as `wire`, multiplied by `prescale` before and by `postscale` after. dtype and wire are the same, or float32
- * and a half; factors other than 1 need float32 or a half. Inputs are not modified. In place: a buffer's output is
- * its input. Memory of the GPU for it, 64 MiB at most, grows with the longest call. RING_UNSUPPORTED where a
- * conversion or a factor is needed and a rank cannot load the kernels. */
+ * and a half; factors other than 1 need a half, float32 or float64. Inputs are not modified. In place: a buffer's output
+ * is its input. NCCL multiplies each input by both factors at once in sums and averages, of halves where the factor is
+ * exact in the half; kernels do the rest. Memory of the GPU for it, 64 MiB at most, grows with the longest call. Where
+ * a rank cannot compile the kernels, NCCL gets the buffers as a group, and what is converted goes through the host. */
 RING_API ring_status ring_device_allreduce_group(ring_device *device, const ring_buffer *buffers,
                                                  size_t buffer_count, ring_dtype dtype,
                                                  ring_dtype wire, ring_op op, double prescale,
                                                  double postscale, void *stream);
 
 /* Converts elements and multiplies them by `scale`: float32 to float16, bfloat16 or float32, and back. Not
- * collective. The memory does not overlap, unless the dtypes are the same and output is input. RING_UNSUPPORTED as
- * for ring_device_allreduce_group. */
+ * collective. The memory does not overlap, unless the dtypes are the same and output is input. Where a rank cannot
+ * compile the kernels, the elements go through the host. */
 RING_API ring_status ring_device_cast(ring_device *device, const void *input, ring_dtype dtype,
                                       void *output, ring_dtype output_dtype, size_t count,
                                       double scale, void *stream);

@@ -38,3 +38,15 @@ void *ring_library_load(const char *names, char *problem, size_t size) {
   }
   return NULL;
 }
+
+void ring_library_load_beside(const void *function, const char *name) {
+  void *address;
+  Dl_info info;
+  char path[4096];
+  memcpy(&address, function, sizeof address);
+  if (dladdr(address, &info) == 0 || info.dli_fname == NULL) return;
+  const char *slash = strrchr(info.dli_fname, '/');
+  int length = slash != NULL ? (int)(slash + 1 - info.dli_fname) : 0;
+  if (snprintf(path, sizeof path, "%.*s%s", length, info.dli_fname, name) < (int)sizeof path)
+    dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}

@@ -16,4 +16,8 @@ void *ring_library_load(const char *names, char *problem, size_t size);
  * library has none of that name. */
 void ring_library_find(void *library, const char *name, void *function);
 
+/* Loads a library from the folder of the library that has this function (a pointer to a function is at `function`), for
+ * which the loader does not look there. Whether it is there is found later. */
+void ring_library_load_beside(const void *function, const char *name);
+
 #endif

@@ -247,6 +247,11 @@ static void lifecycle_write(const ring_device *device, ring_device_explanation *
              e->cuda_version % 1000 / 10,
              e->page_locked == 0 ? " in memory that CUDA could not lock, which is slow" : "",
              e->reason);
+  size_t length = strlen(e->text);
+  if (device->kernels.lacking[0] != '\0')
+    snprintf(e->text + length, sizeof e->text - length,
+             "; groups are not packed, and conversions go through the host, because %s",
+             device->kernels.lacking);
 }
 
 static void lifecycle_explain(ring_device *device, ring_device_explanation *explanation) {

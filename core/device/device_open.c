@@ -83,17 +83,18 @@ static void open_gpu(ring_device *device, const ring_device_options *options, op
   device->cuda.driver_version(&device->cuda_version);
 }
 
-static void open_kernels(ring_device *device, open_report *report) {
+static void open_kernels(ring_device *device, const ring_device_options *options,
+                         open_report *report) {
   ring_cuda_capture_mode mode;
   if (report->cuda[0] != '\0') return;
   ring_cuda_result result = ring_device_push(device, &mode);
-  if (result == RING_CUDA_SUCCESS) {
-    result = ring_kernels_load(device);
-    ring_device_pop(device, mode);
+  if (result != RING_CUDA_SUCCESS) {
+    snprintf(report->kernels, sizeof report->kernels, "cuCtxPushCurrent failed with %d",
+             (int)result);
+    return;
   }
-  if (result != RING_CUDA_SUCCESS)
-    snprintf(report->kernels, sizeof report->kernels, "CUDA returned %d (%s)", (int)result,
-             ring_cuda_text(&device->cuda, result));
+  ring_kernels_open(device, options->nvrtc, report->kernels, sizeof report->kernels);
+  ring_device_pop(device, mode);
 }
 
 static void open_nccl(ring_device *device, const ring_device_options *options,
@@ -174,13 +175,13 @@ static int open_find_lacking(ring_device *device, const open_report *all) {
   return -1;
 }
 
-/* Groups convert on all ranks or on none. */
+/* All ranks use kernels, or none. */
 static void open_find_kernels(ring_device *device, const open_report *all) {
   for (int rank = 0; rank < device->size; rank++) {
     if (all[rank].kernels[0] == '\0') continue;
     snprintf(device->kernels.lacking, sizeof device->kernels.lacking,
-             "rank %d (%.60s) cannot use the kernels of sparkring: %s", rank,
-             device_host(device, rank), all[rank].kernels);
+             "rank %d (%.60s) has no kernels: %s", rank, device_host(device, rank),
+             all[rank].kernels);
     return;
   }
 }
@@ -256,7 +257,7 @@ static bool open_prefers_host(ring_device *device, const ring_device_options *op
 ring_status ring_device_choose(ring_device *device, const ring_device_options *options) {
   open_report own = {.path = (int32_t)options->path};
   open_gpu(device, options, &own);
-  open_kernels(device, &own);
+  open_kernels(device, options, &own);
   open_nccl(device, options, &own);
   open_report *all = open_gather(device, &own);
   if (all == NULL) return ring_comm_error(device->comm)->status;

@@ -81,7 +81,7 @@ typedef struct ring_pinned {
 /* Kernels, and the memory in which short buffers travel together. */
 enum { RING_KERNEL_COUNT = 8, RING_KERNELS_OUTGROWN = 8 };
 typedef struct ring_kernels {
-  char lacking[400]; /* why a rank cannot use them, the same on all ranks; "": all can */
+  char lacking[400]; /* why no rank uses them: a rank that cannot; "": all can */
   ring_cuda_module module;
   ring_cuda_function functions[RING_KERNEL_COUNT];
   unsigned blocks; /* of a large launch */

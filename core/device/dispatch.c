@@ -21,8 +21,23 @@ static ring_call dispatch_sign(ring_device *device, const ring_device_args *args
   return call;
 }
 
+/* A group through the host: one buffer after the other. */
+static ring_status dispatch_each(ring_device *device, const ring_device_args *group) {
+  ring_device_args args = *group;
+  ring_status status = RING_OK;
+  args.collective = RING_COLLECTIVE_ALLREDUCE;
+  for (size_t i = 0; i < group->buffer_count && status == RING_OK; i++) {
+    args.input = group->buffers[i].input;
+    args.output = group->buffers[i].output;
+    args.count = group->buffers[i].count;
+    if (args.count > 0) status = ring_host_run(device, &args);
+  }
+  return status;
+}
+
 ring_status ring_device_dispatch(ring_device *device, const ring_device_args *args) {
   const ring_call call = dispatch_sign(device, args);
   if (ring_nccl_serves(device, args)) return ring_nccl_run(device, args, &call);
+  if (args->collective == RING_COLLECTIVE_ALLREDUCE_GROUP) return dispatch_each(device, args);
   return ring_host_run(device, args);
 }

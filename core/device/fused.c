@@ -1,27 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Groups and conversions. Short buffers, and those that are converted, are packed into memory of the GPU by kernels,
- * reduced there as one, and unpacked. A bundle is what fits that memory.
+ * reduced there as one, and unpacked. A bundle is what fits that memory. NCCL multiplies in its sums where it can. On
+ * ranks without kernels the buffers are one group of NCCL, and what is converted goes through the host.
  */
 #include "base/dtype.h"
 #include "base/error.h"
 #include "device/device_hub.h"
 #include "device/dispatch.h"
+#include "device/host_path.h"
 #include "device/kernels.h"
+#include "device/nccl_path.h"
 
 /* From here on a buffer that is not converted travels alone. */
 #define FUSED_DIRECT_BYTES ((size_t)4 << 20)
 #define FUSED_ALIGN ((size_t)16)  /* bytes, of each buffer in a bundle */
 #define FUSED_WIDEST ((size_t)16) /* bytes of an element */
 
+/* A group. What the kernels do, `args` do not ask of the reduction. */
 typedef struct fused_call {
   ring_device *device;
   const ring_buffer *buffers;
   size_t buffer_count;
-  ring_dtype dtype, wire;
-  ring_op op;
-  double prescale, postscale;
-  ring_cuda_stream stream;
+  ring_device_args args; /* of the reduction of a buffer or a bundle */
+  bool packs; /* there are kernels that do what NCCL does not; else no buffer is packed */
+  ring_dtype wire;
+  double prescale, postscale; /* of the kernels */
 } fused_call;
 
 /* The next element of a group, and where it goes in the bundle. */
@@ -34,14 +38,10 @@ typedef struct fused_piece {
   size_t first, count, offset;
 } fused_piece;
 
-static bool fused_converts(const fused_call *call) {
-  return call->dtype != call->wire || call->prescale != 1 || call->postscale != 1;
-}
-
 static bool fused_is_direct(const fused_call *call, const ring_buffer *buffer) {
-  return !fused_converts(call) &&
-         (call->buffer_count == 1 || call->device->kernels.lacking[0] != '\0' ||
-          buffer->count * ring_dtype_size(call->dtype) >= FUSED_DIRECT_BYTES);
+  ring_dtype dtype = call->args.dtype;
+  return dtype == call->wire && call->prescale == 1 && call->postscale == 1 &&
+         (call->buffer_count == 1 || buffer->count * ring_dtype_size(dtype) >= FUSED_DIRECT_BYTES);
 }
 
 /* The next piece that travels in the bundle; buffers that travel alone are passed over. False at the end of the group,
@@ -84,7 +84,7 @@ static ring_status fused_prepare(const fused_call *call) {
     if (cursor.bytes > longest) longest = cursor.bytes;
   }
   if (longest == 0) return RING_OK;
-  ring_cuda_result result = ring_kernels_acquire(call->device, longest, call->stream);
+  ring_cuda_result result = ring_kernels_acquire(call->device, longest, call->args.stream);
   return result == RING_CUDA_SUCCESS ? RING_OK : fused_failed(call->device, result);
 }
 
@@ -97,31 +97,31 @@ static const uint8_t *fused_at(const void *memory, size_t element, ring_dtype dt
 /* Copies between the buffers of a bundle and its memory, which begins where the cursor does. */
 static ring_cuda_result fused_copy(const fused_call *call, fused_cursor cursor, bool packs) {
   ring_device *device = call->device;
+  const ring_dtype dtype = call->args.dtype;
   ring_kernel_batch batch;
   fused_piece piece;
   ring_cuda_result result = RING_CUDA_SUCCESS;
   if (packs)
-    ring_kernels_begin(&batch, call->dtype, call->wire, call->prescale);
+    ring_kernels_begin(&batch, dtype, call->wire, call->prescale);
   else
-    ring_kernels_begin(&batch, call->wire, call->dtype, call->postscale);
+    ring_kernels_begin(&batch, call->wire, dtype, call->postscale);
   while (result == RING_CUDA_SUCCESS && fused_next(call, &cursor, &piece)) {
     const void *fused = (const void *)(uintptr_t)(device->kernels.fused + piece.offset);
-    const void *from = packs ? fused_at(piece.buffer->input, piece.first, call->dtype) : fused;
-    const void *to = packs ? fused : fused_at(piece.buffer->output, piece.first, call->dtype);
-    result = ring_kernels_add(device, &batch, from, (void *)to, piece.count, call->stream);
+    const void *from = packs ? fused_at(piece.buffer->input, piece.first, dtype) : fused;
+    const void *to = packs ? fused : fused_at(piece.buffer->output, piece.first, dtype);
+    result = ring_kernels_add(device, &batch, from, (void *)to, piece.count, call->args.stream);
   }
-  return result == RING_CUDA_SUCCESS ? ring_kernels_launch(device, &batch, call->stream) : result;
+  return result == RING_CUDA_SUCCESS ? ring_kernels_launch(device, &batch, call->args.stream)
+                                     : result;
 }
 
 static ring_status fused_reduce(const fused_call *call, const void *input, void *output,
                                 size_t count, ring_dtype dtype) {
-  const ring_device_args args = {.collective = RING_COLLECTIVE_ALLREDUCE,
-                                 .input = input,
-                                 .output = output,
-                                 .count = count,
-                                 .dtype = dtype,
-                                 .op = call->op,
-                                 .stream = call->stream};
+  ring_device_args args = call->args;
+  args.input = input;
+  args.output = output;
+  args.count = count;
+  args.dtype = dtype;
   return ring_device_dispatch(call->device, &args);
 }
 
@@ -140,17 +140,28 @@ static ring_status fused_bundle(const fused_call *call, fused_cursor *cursor) {
       fused_reduce(call, fused, fused, cursor->bytes / ring_dtype_size(call->wire), call->wire);
   if (status != RING_OK) return status;
   result = fused_copy(call, begin, false);
-  if (result == RING_CUDA_SUCCESS) result = ring_kernels_release(device, call->stream);
+  if (result == RING_CUDA_SUCCESS) result = ring_kernels_release(device, call->args.stream);
   return result == RING_CUDA_SUCCESS ? RING_OK : fused_failed(device, result);
+}
+
+/* Without kernels: one group of NCCL, or one buffer after the other through the host, which converts, too. */
+static ring_status fused_run_plain(const fused_call *call) {
+  ring_device_args args = call->args;
+  args.collective = RING_COLLECTIVE_ALLREDUCE_GROUP;
+  args.buffers = call->buffers;
+  args.buffer_count = call->buffer_count;
+  for (size_t i = 0; i < call->buffer_count; i++) args.count += call->buffers[i].count;
+  return args.count > 0 ? ring_device_dispatch(call->device, &args) : RING_OK;
 }
 
 static ring_status fused_run(const fused_call *call) {
   fused_cursor cursor = {0};
+  if (!call->packs) return fused_run_plain(call);
   ring_status status = fused_prepare(call);
   for (size_t i = 0; i < call->buffer_count && status == RING_OK; i++) {
     const ring_buffer *buffer = &call->buffers[i];
     if (buffer->count > 0 && fused_is_direct(call, buffer))
-      status = fused_reduce(call, buffer->input, buffer->output, buffer->count, call->dtype);
+      status = fused_reduce(call, buffer->input, buffer->output, buffer->count, call->args.dtype);
   }
   while (status == RING_OK && cursor.buffer < call->buffer_count)
     status = fused_bundle(call, &cursor);
@@ -159,10 +170,17 @@ static ring_status fused_run(const fused_call *call) {
 
 /* ---- Entry points -------------------------------------------------------------------------- */
 
-static ring_status fused_lacking(const ring_device *device) {
-  return ring_error_set(ring_device_reason(), RING_UNSUPPORTED, device->rank, 0,
-                        "elements cannot be converted or multiplied on the GPU: %s",
-                        device->kernels.lacking);
+/* Decides what the kernels do, if there are any: all that NCCL does not. */
+static void fused_share_out(fused_call *call) {
+  ring_device_args *args = &call->args;
+  bool in_sum = args->scaled && ring_nccl_serves(call->device, args);
+  if (in_sum) call->prescale = call->postscale = 1;
+  call->packs = call->device->kernels.lacking[0] == '\0' &&
+                ring_kernels_convert(args->dtype, call->wire, call->prescale) &&
+                ring_kernels_convert(call->wire, args->dtype, call->postscale);
+  if (!call->packs) return;
+  args->converts = false;
+  args->scaled = in_sum;
 }
 
 static ring_status fused_check_buffers(const fused_call *call) {
@@ -178,73 +196,111 @@ static ring_status fused_check_buffers(const fused_call *call) {
     if (buffer->count > most)
       return ring_device_invalid(device, "allreduce_group: count %zu of buffer %zu is too large",
                                  buffer->count, i);
-    status = ring_device_check_pointer(device, buffer->input, call->dtype, "allreduce_group");
+    ring_dtype dtype = call->args.dtype;
+    status = ring_device_check_pointer(device, buffer->input, dtype, "allreduce_group");
     if (status == RING_OK)
-      status = ring_device_check_pointer(device, buffer->output, call->dtype, "allreduce_group");
+      status = ring_device_check_pointer(device, buffer->output, dtype, "allreduce_group");
   }
   return status;
 }
 
+static bool fused_is_short(ring_dtype dtype) {
+  return dtype == RING_FLOAT32 || dtype == RING_FLOAT16 || dtype == RING_BFLOAT16;
+}
+
+/* Whether elements can travel as another dtype, and have factors. */
+static bool fused_may(const ring_device_args *args) {
+  if (args->converts)
+    return fused_is_short(args->dtype) && fused_is_short(args->wire) &&
+           (args->dtype == RING_FLOAT32 || args->wire == RING_FLOAT32);
+  return !args->scaled || fused_is_short(args->dtype) || args->dtype == RING_FLOAT64;
+}
+
 static ring_status fused_check(const fused_call *call) {
   const ring_device *device = call->device;
-  if (!ring_op_allowed(call->op, call->dtype) || !ring_op_allowed(call->op, call->wire))
+  const ring_device_args *args = &call->args;
+  if (!ring_op_allowed(args->op, args->dtype) || !ring_op_allowed(args->op, args->wire))
     return ring_device_invalid(device, "allreduce_group: the op %s does not work on %s as %s",
-                               ring_op_name(call->op), ring_dtype_name(call->dtype),
-                               ring_dtype_name(call->wire));
-  if (!ring_kernels_convert(call->dtype, call->wire, call->prescale) ||
-      !ring_kernels_convert(call->wire, call->dtype, call->postscale))
-    return ring_device_invalid(
-        device,
-        "allreduce_group: %s cannot travel as %s with these factors: halves and float32 can",
-        ring_dtype_name(call->dtype), ring_dtype_name(call->wire));
+                               ring_op_name(args->op), ring_dtype_name(args->dtype),
+                               ring_dtype_name(args->wire));
+  if (!fused_may(args))
+    return ring_device_invalid(device,
+                               "allreduce_group: %s cannot travel as %s with these factors: halves "
+                               "and float32 can, and float64 as it is",
+                               ring_dtype_name(args->dtype), ring_dtype_name(args->wire));
   ring_status status = fused_check_buffers(call);
-  if (status == RING_OK && fused_converts(call) && device->kernels.lacking[0] != '\0')
-    status = fused_lacking(device);
   if (status != RING_OK) return status;
-  return ring_device_check_call(device, call->stream, "allreduce_group");
+  return ring_device_check_call(device, args->stream, "allreduce_group");
 }
 
 ring_status ring_device_allreduce_group(ring_device *device, const ring_buffer *buffers,
                                         size_t buffer_count, ring_dtype dtype, ring_dtype wire,
                                         ring_op op, double prescale, double postscale,
                                         void *stream) {
-  const fused_call call = {device, buffers,  buffer_count, dtype, wire,
-                           op,     prescale, postscale,    stream};
+  fused_call call = {.device = device,
+                     .buffers = buffers,
+                     .buffer_count = buffer_count,
+                     .args = {.collective = RING_COLLECTIVE_ALLREDUCE,
+                              .dtype = dtype,
+                              .op = op,
+                              .converts = dtype != wire,
+                              .scaled = prescale != 1 || postscale != 1,
+                              .wire = wire,
+                              .prescale = prescale,
+                              .postscale = postscale,
+                              .stream = stream},
+                     .wire = wire,
+                     .prescale = prescale,
+                     .postscale = postscale};
   ring_status status = ring_device_enter(device);
   if (status != RING_OK) return status;
   status = fused_check(&call);
-  if (status == RING_OK) status = fused_run(&call);
+  if (status == RING_OK) {
+    fused_share_out(&call);
+    status = fused_run(&call);
+  }
   return ring_device_leave(device, status);
 }
 
-static ring_status fused_check_cast(const ring_device *device, const void *input, ring_dtype dtype,
-                                    const void *output, ring_dtype output_dtype, size_t count,
-                                    double scale) {
-  if (!ring_kernels_convert(dtype, output_dtype, scale))
+static ring_status fused_check_cast(const ring_device *device, const ring_device_args *args) {
+  if (!ring_kernels_convert(args->dtype, args->wire, args->prescale))
     return ring_device_invalid(
         device, "cast: there is none of %s to %s with a scale: halves and float32 have one",
-        ring_dtype_name(dtype), ring_dtype_name(output_dtype));
-  if (count > 0 && (input == NULL || output == NULL))
+        ring_dtype_name(args->dtype), ring_dtype_name(args->wire));
+  if (args->count > 0 && (args->input == NULL || args->output == NULL))
     return ring_device_invalid(device, "cast: memory is NULL");
-  if (count > SIZE_MAX / FUSED_WIDEST)
-    return ring_device_invalid(device, "cast: count %zu is too large", count);
-  if (device->kernels.lacking[0] != '\0') return fused_lacking(device);
-  ring_status status = ring_device_check_pointer(device, input, dtype, "cast");
-  return status == RING_OK ? ring_device_check_pointer(device, output, output_dtype, "cast")
-                           : status;
+  if (args->count > SIZE_MAX / FUSED_WIDEST)
+    return ring_device_invalid(device, "cast: count %zu is too large", args->count);
+  ring_status status = ring_device_check_pointer(device, args->input, args->dtype, "cast");
+  if (status == RING_OK)
+    status = ring_device_check_pointer(device, args->output, args->wire, "cast");
+  return status == RING_OK ? ring_device_check_call(device, args->stream, "cast") : status;
+}
+
+static ring_status fused_cast(ring_device *device, const ring_device_args *args) {
+  ring_kernel_batch batch;
+  if (args->count == 0) return RING_OK;
+  if (device->kernels.lacking[0] != '\0') return ring_host_run(device, args);
+  ring_kernels_begin(&batch, args->dtype, args->wire, args->prescale);
+  ring_cuda_result result =
+      ring_kernels_add(device, &batch, args->input, args->output, args->count, args->stream);
+  if (result == RING_CUDA_SUCCESS) result = ring_kernels_launch(device, &batch, args->stream);
+  return result == RING_CUDA_SUCCESS ? RING_OK : fused_failed(device, result);
 }
 
 ring_status ring_device_cast(ring_device *device, const void *input, ring_dtype dtype, void *output,
                              ring_dtype output_dtype, size_t count, double scale, void *stream) {
-  ring_kernel_batch batch;
+  const ring_device_args args = {.casts = true,
+                                 .input = input,
+                                 .output = output,
+                                 .count = count,
+                                 .dtype = dtype,
+                                 .wire = output_dtype,
+                                 .prescale = scale,
+                                 .stream = stream};
   ring_status status = ring_device_enter(device);
   if (status != RING_OK) return status;
-  status = fused_check_cast(device, input, dtype, output, output_dtype, count, scale);
-  if (status == RING_OK) status = ring_device_check_call(device, stream, "cast");
-  if (status != RING_OK || count == 0) return ring_device_leave(device, status);
-  ring_kernels_begin(&batch, dtype, output_dtype, scale);
-  ring_cuda_result result = ring_kernels_add(device, &batch, input, output, count, stream);
-  if (result == RING_CUDA_SUCCESS) result = ring_kernels_launch(device, &batch, stream);
-  if (result != RING_CUDA_SUCCESS) status = fused_failed(device, result);
+  status = fused_check_cast(device, &args);
+  if (status == RING_OK) status = fused_cast(device, &args);
   return ring_device_leave(device, status);
 }

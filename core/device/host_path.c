@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "device/convert.h"
 #include "device/device_hub.h"
 #include "device/pending.h"
 #include "device/pinned.h"
@@ -78,8 +79,7 @@ static ring_status host_await(const host_call *call, ring_cuda_event event) {
     if (result == RING_CUDA_SUCCESS) return RING_OK;
     if (result != RING_CUDA_NOT_READY)
       return ring_device_hub_report_cuda(device, result, RING_DEVICE_GPU_WORK);
-    ring_status status = ring_device_pause_once(
-        device, &pause, ring_collective_name((uint8_t)call->args->collective));
+    ring_status status = ring_device_pause_once(device, &pause, device_args_name(call->args));
     if (status != RING_OK) return ring_device_hub_report(device, ring_device_reason());
   }
 }
@@ -89,7 +89,7 @@ static ring_cuda_result host_drain(const host_call *call, size_t round,
                                    const ring_pinned_slot *slot, const uint8_t *results) {
   const ring_device *device = call->device;
   const host_side *side = &call->out;
-  size_t width = ring_dtype_size(call->args->dtype), from = 0, to = 0;
+  size_t width = ring_dtype_size(device_args_output_dtype(call->args)), from = 0, to = 0;
   for (int part = 0; part < side->parts; part++) {
     size_t count = host_piece(call, side, part, round);
     uint8_t *target = device_args_output(call->args, to + round * call->step);
@@ -116,7 +116,22 @@ static ring_status host_alltoallv(const host_call *call, size_t round,
                         call->round_receives, call->args->dtype);
 }
 
-/* One call of the communicator on a slot. *results: where its results are. */
+static ring_status host_allreduce(const host_call *call, const ring_pinned_slot *slot,
+                                  size_t count) {
+  const ring_device_args *args = call->args;
+  ring_comm *comm = call->device->comm;
+  uint8_t *input = slot->input, *output = slot->output;
+  if (!args->converts) {
+    if (args->scaled) ring_comm_scale(comm, args->prescale, args->postscale);
+    return ring_allreduce(comm, input, input, count, args->dtype, args->op);
+  }
+  ring_convert(args->dtype, input, args->wire, output, count, args->prescale);
+  ring_status status = ring_allreduce(comm, output, output, count, args->wire, args->op);
+  ring_convert(args->wire, output, args->dtype, input, count, args->postscale);
+  return status;
+}
+
+/* One call of the communicator on a slot, or the conversion. *results: where its results are. */
 static ring_status host_round(const host_call *call, size_t round, const ring_pinned_slot *slot,
                               const uint8_t **results) {
   const ring_device_args *args = call->args;
@@ -125,10 +140,14 @@ static ring_status host_round(const host_call *call, size_t round, const ring_pi
   const host_side *side = call->in.parts > 0 ? &call->in : &call->out;
   size_t count = side->counts != NULL ? 0 : host_piece(call, side, 0, round);
   *results = output;
+  if (args->casts) {
+    ring_convert(args->dtype, input, args->wire, output, count, args->prescale);
+    return RING_OK;
+  }
   switch (args->collective) {
   case RING_COLLECTIVE_ALLREDUCE:
     *results = input;
-    return ring_allreduce(comm, input, input, count, args->dtype, args->op);
+    return host_allreduce(call, slot, count);
   case RING_COLLECTIVE_REDUCE:
     *results = input;
     return ring_reduce(comm, input, input, count, args->dtype, args->op, args->root);
@@ -200,10 +219,17 @@ static void host_shape(host_call *call) {
   call->out = (host_side){out, args->count, args->receives};
 }
 
+/* Bytes of an element in the wider half of a slot. */
+static size_t host_width(const ring_device_args *args) {
+  size_t width = ring_dtype_size(args->dtype);
+  size_t wire = args->converts || args->casts ? ring_dtype_size(args->wire) : 0;
+  return wire > width ? wire : width;
+}
+
 /* How many elements of a part a round takes; the same on every rank. `most`: elements of the longest part. */
 static void host_cut(host_call *call, size_t most) {
   ring_collective collective = call->args->collective;
-  size_t width = ring_dtype_size(call->args->dtype), parts = 1;
+  size_t width = host_width(call->args), parts = 1;
   if (collective == RING_COLLECTIVE_ALLGATHER || collective == RING_COLLECTIVE_REDUCE_SCATTER ||
       collective == RING_COLLECTIVE_ALLTOALL || collective == RING_COLLECTIVE_ALLTOALLV)
     parts = (size_t)call->device->size;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kernels that copy many runs of elements in one launch, and convert and multiply them on the way. Functions return
- * what CUDA does; they are called between enter and leave.
+ * Kernels that copy many runs of elements in one launch, and convert and multiply them on the way. NVRTC compiles them
+ * when a device is opened. Functions return what CUDA does; they are called between enter and leave.
  */
 #ifndef RING_DEVICE_KERNELS_H
 #define RING_DEVICE_KERNELS_H
 
 #include "device/device_state.h"
-#include "device/fuse_items.h"
+#include "device/kernels_source.h"
 
 #define RING_KERNELS_MOST_BYTES ((size_t)64 << 20)
+
+RING_KERNEL_TYPES
 
 /* Runs that one kernel takes. Begin with ring_kernels_begin. */
 typedef struct ring_kernel_batch {
@@ -17,15 +19,19 @@ typedef struct ring_kernel_batch {
   bool copies;  /* bytes */
   size_t width; /* of a run's element, where the batch copies */
   float scale;
-  ring_fuse_items items;
+  ring_kernel_runs runs;
 } ring_kernel_batch;
 
 /* Whether a kernel converts one dtype to the other and multiplies; dtypes that are the same are only copied where the
  * factor is 1. */
 bool ring_kernels_convert(ring_dtype from, ring_dtype to, double scale);
 
-/* Loads the kernels and gets the first memory, when the device is opened. */
-ring_cuda_result ring_kernels_load(ring_device *device);
+/* The text of the kernels, for NVRTC. The caller frees it; NULL without memory. */
+char *ring_kernels_text(void);
+
+/* Compiles the kernels with NVRTC (`libraries` as for ring_nvrtc_load), loads them and gets the first memory, when the
+ * device is opened. Else `problem` has the reason. */
+void ring_kernels_open(ring_device *device, const char *libraries, char *problem, size_t size);
 
 /* Begins a batch of conversions that ring_kernels_convert allows. */
 void ring_kernels_begin(ring_kernel_batch *batch, ring_dtype from, ring_dtype to, double scale);

@@ -33,7 +33,7 @@ typedef struct ncclComm *ring_nccl_comm;
 typedef struct ring_nccl_unique_id {
   char internal[128];
 } ring_nccl_unique_id;
-typedef int ring_nccl_result, ring_nccl_dtype, ring_nccl_op;
+typedef int ring_nccl_result, ring_nccl_dtype, ring_nccl_op, ring_nccl_residence;
 typedef struct CUstream_st *ring_nccl_stream;
 typedef ring_nccl_config ring_nccl_config_type;
 #endif
@@ -70,6 +70,9 @@ enum {
   RING_NCCL_AVG = 4
 };
 
+/* Where the factor of a pre-multiplied sum is: in memory that is read at once. */
+enum { RING_NCCL_SCALAR_OF_HOST = 1 };
+
 /* X(field, function, result, arguments). */
 #define RING_NCCL_FUNCTION_MAP(X)                                                                  \
   X(get_version, ncclGetVersion, ring_nccl_result, (int *))                                        \
@@ -83,6 +86,9 @@ enum {
   X(abort, ncclCommAbort, ring_nccl_result, (ring_nccl_comm))                                      \
   X(get_async_error, ncclCommGetAsyncError, ring_nccl_result,                                      \
     (ring_nccl_comm, ring_nccl_result *))                                                          \
+  X(op_create, ncclRedOpCreatePreMulSum, ring_nccl_result,                                         \
+    (ring_nccl_op *, void *, ring_nccl_dtype, ring_nccl_residence, ring_nccl_comm))                \
+  X(op_destroy, ncclRedOpDestroy, ring_nccl_result, (ring_nccl_op, ring_nccl_comm))                \
   X(group_start, ncclGroupStart, ring_nccl_result, (void))                                         \
   X(group_end, ncclGroupEnd, ring_nccl_result, (void))                                             \
   X(allreduce, ncclAllReduce, ring_nccl_result,                                                    \

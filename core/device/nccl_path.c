@@ -3,6 +3,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/half.h"
 #include "device/device_hub.h"
 #include "device/nccl_comm.h"
 #include "device/pending.h"
@@ -47,9 +48,63 @@ static ring_nccl_op nccl_op_of(ring_op op) {
   }
 }
 
+/* ---- Factors ------------------------------------------------------------------------------- */
+
+/* A factor in the dtype of the elements. */
+typedef union nccl_scalar {
+  float f32;
+  double f64;
+  uint16_t half;
+} nccl_scalar;
+
+/* The factor of each input in a sum that stands for both factors and, of an average, for the number of ranks. False
+ * where NCCL has none: for other dtypes and ops, and in a half for a factor that the half would round, which would bend
+ * all results alike. */
+static bool nccl_scalar_of(const ring_device *device, const ring_device_args *args,
+                           nccl_scalar *scalar) {
+  double factor = args->prescale * args->postscale;
+  if (args->op == RING_AVG) factor /= device->size;
+  if (args->op != RING_SUM && args->op != RING_AVG) return false;
+  switch (args->dtype) {
+  case RING_FLOAT32:
+    scalar->f32 = (float)factor;
+    return true;
+  case RING_FLOAT64:
+    scalar->f64 = factor;
+    return true;
+  case RING_FLOAT16:
+    scalar->half = ring_float16_from_float32((float)factor);
+    return ring_float16_to_float32(scalar->half) == factor;
+  case RING_BFLOAT16:
+    scalar->half = ring_bfloat16_from_float32((float)factor);
+    return ring_bfloat16_to_float32(scalar->half) == factor;
+  default:
+    return false;
+  }
+}
+
+/* The op of a reduction. One with factors is made, to be destroyed after the call. Called with the mutex of NCCL. */
+static ring_nccl_result nccl_make_op(const ring_device *device, const ring_device_args *args,
+                                     ring_nccl_op *op) {
+  nccl_scalar scalar;
+  *op = nccl_op_of(args->op);
+  if (!args->scaled || !nccl_scalar_of(device, args, &scalar)) return RING_NCCL_SUCCESS;
+  return device->nccl.op_create(op, &scalar, nccl_dtype_of(args->dtype), RING_NCCL_SCALAR_OF_HOST,
+                                device->nccl_comm);
+}
+
+static void nccl_end_op(ring_device *device, const ring_device_args *args, ring_nccl_op op) {
+  if (op == nccl_op_of(args->op)) return;
+  pthread_mutex_lock(&device->nccl_mutex);
+  if (device->nccl_comm != NULL) device->nccl.op_destroy(op, device->nccl_comm);
+  pthread_mutex_unlock(&device->nccl_mutex);
+}
+
 bool ring_nccl_serves(const ring_device *device, const ring_device_args *args) {
-  if (device->path != RING_DEVICE_NCCL) return false;
+  nccl_scalar scalar;
+  if (device->path != RING_DEVICE_NCCL || args->casts || args->converts) return false;
   if (!ring_collective_reduces((uint8_t)args->collective)) return true;
+  if (args->scaled && !nccl_scalar_of(device, args, &scalar)) return false;
   if (nccl_dtype_of(args->dtype) < 0 || nccl_op_of(args->op) < 0) return false;
   if (ring_dtype_is_complex(args->dtype)) return args->op == RING_SUM || args->op == RING_AVG;
   return args->op != RING_AVG || !ring_dtype_is_integer(args->dtype);
@@ -82,12 +137,31 @@ static ring_nccl_result nccl_issue_alltoall(const ring_device *device,
   return failed != RING_NCCL_SUCCESS ? failed : result;
 }
 
+/* An allreduce of each buffer, as one launch. */
+static ring_nccl_result nccl_issue_group(const ring_device *device, const ring_device_args *args,
+                                         ring_nccl_op op) {
+  const ring_nccl *nccl = &device->nccl;
+  size_t parts = ring_dtype_is_complex(args->dtype) ? 2 : 1;
+  ring_nccl_result failed = RING_NCCL_SUCCESS, result = nccl->group_start();
+  if (result != RING_NCCL_SUCCESS) return result;
+  for (size_t i = 0; i < args->buffer_count; i++) {
+    const ring_buffer *buffer = &args->buffers[i];
+    if (buffer->count > 0)
+      result = nccl->allreduce(buffer->input, buffer->output, parts * buffer->count,
+                               nccl_dtype_of(args->dtype), op, device->nccl_comm, args->stream);
+    if (result != RING_NCCL_SUCCESS && result != RING_NCCL_IN_PROGRESS) failed = result;
+  }
+  result = nccl->group_end();
+  return failed != RING_NCCL_SUCCESS ? failed : result;
+}
+
 static ring_nccl_result nccl_issue_reduction(const ring_device *device,
-                                             const ring_device_args *args) {
+                                             const ring_device_args *args, ring_nccl_op op) {
   const ring_nccl *nccl = &device->nccl;
   size_t count = ring_dtype_is_complex(args->dtype) ? 2 * args->count : args->count;
   ring_nccl_dtype dtype = nccl_dtype_of(args->dtype);
-  ring_nccl_op op = nccl_op_of(args->op);
+  if (args->collective == RING_COLLECTIVE_ALLREDUCE_GROUP)
+    return nccl_issue_group(device, args, op);
   if (args->collective == RING_COLLECTIVE_ALLREDUCE)
     return nccl->allreduce(args->input, args->output, count, dtype, op, device->nccl_comm,
                            args->stream);
@@ -99,10 +173,12 @@ static ring_nccl_result nccl_issue_reduction(const ring_device *device,
 }
 
 /* Called with the mutex of NCCL. */
-static ring_nccl_result nccl_issue(const ring_device *device, const ring_device_args *args) {
+static ring_nccl_result nccl_issue(const ring_device *device, const ring_device_args *args,
+                                   ring_nccl_op op) {
   const ring_nccl *nccl = &device->nccl;
   size_t bytes = args->count * ring_dtype_size(args->dtype);
-  if (ring_collective_reduces((uint8_t)args->collective)) return nccl_issue_reduction(device, args);
+  if (ring_collective_reduces((uint8_t)args->collective))
+    return nccl_issue_reduction(device, args, op);
   if (args->collective == RING_COLLECTIVE_BROADCAST)
     return nccl->broadcast(device->rank == args->root ? args->input : args->output,
                            device->rank == args->root && args->output == NULL ? (void *)args->input
@@ -124,6 +200,7 @@ static ring_nccl_result nccl_issue(const ring_device *device, const ring_device_
 ring_status ring_nccl_run(ring_device *device, const ring_device_args *args,
                           const ring_call *call) {
   int peer = args->collective == RING_COLLECTIVE_MESSAGE ? args->root : -1;
+  ring_nccl_op op = nccl_op_of(args->op);
   ring_nccl_result result =
       RING_NCCL_IN_PROGRESS; /* until the device fails, where NCCL has ended */
   if (!ring_pending_add(device, call, peer)) {
@@ -132,9 +209,12 @@ ring_status ring_nccl_run(ring_device *device, const ring_device_args *args,
     return ring_device_hub_report(device, &error);
   }
   pthread_mutex_lock(&device->nccl_mutex);
-  if (device->nccl_comm != NULL) result = nccl_issue(device, args);
+  if (device->nccl_comm != NULL) result = nccl_make_op(device, args, &op);
+  if (device->nccl_comm != NULL && result == RING_NCCL_SUCCESS)
+    result = nccl_issue(device, args, op);
   pthread_mutex_unlock(&device->nccl_mutex);
   ring_status status = ring_nccl_complete(device, result, ring_collective_name(call->collective));
+  nccl_end_op(device, args, op);
   if (status != RING_OK) {
     ring_pending_drop(device);
     return status;

@@ -305,7 +305,8 @@ PyObject *device_open(PyObject *object, PyObject *args) {
   module_state *state = comm_state(comm);
   ring_device_options options = RING_DEVICE_OPTIONS_INIT;
   const char *path;
-  if (!PyArg_ParseTuple(args, "sizz", &path, &options.gpu, &options.nccl, &options.cuda) ||
+  if (!PyArg_ParseTuple(args, "sizzz", &path, &options.gpu, &options.nccl, &options.cuda,
+                        &options.nvrtc) ||
       read_path(state, path, &options.path) < 0)
     return NULL;
   device_object *self = (device_object *)PyType_GenericAlloc(state->device_type, 0);

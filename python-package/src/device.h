@@ -16,7 +16,7 @@ typedef struct device_object {
   bool reported; /* a call has raised the failure of the device */
 } device_object;
 
-/* The methods _device_open(path, gpu, nccl, cuda), which is collective, and _device_get(): None before. */
+/* The methods _device_open(path, gpu, nccl, cuda, nvrtc), which is collective, and _device_get(): None before. */
 PyObject *device_open(PyObject *self, PyObject *args);
 PyObject *device_get(PyObject *self, PyObject *unused);
 

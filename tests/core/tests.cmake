@@ -22,13 +22,21 @@ find_program(OPEN_MPI_COMPILER mpicc.openmpi)
 if(NOT PMIX_FOUND OR NOT OPEN_MPI_COMPILER)
   list(FILTER test_sources EXCLUDE REGEX "/test_pmix.c$")
 endif()
-# The headers of CUDA and NCCL, where they are: the core has declarations of its own, which two tests compare.
+# The headers of CUDA, NCCL and NVRTC, where they are: the core has declarations of its own, which tests compare. NVRTC is
+# also where scripts/setup puts it.
 find_path(CUDA_INCLUDE cuda.h HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include)
+file(GLOB nvrtc_wheels ${CMAKE_SOURCE_DIR}/.venv/nvrtc/nvidia/cu*)
+find_path(NVRTC_INCLUDE nvrtc.h HINTS ENV CUDA_HOME PATHS ${nvrtc_wheels} ${CUDA_INCLUDE}/.. PATH_SUFFIXES include)
+find_library(NVRTC NAMES nvrtc libnvrtc.so.13 libnvrtc.so.12 HINTS ENV CUDA_HOME PATHS ${nvrtc_wheels} ${CUDA_INCLUDE}/..
+             PATH_SUFFIXES lib64 lib)
 find_path(NCCL_INCLUDE nccl.h HINTS ENV NCCL_HOME PATHS ${CUDA_INCLUDE} PATH_SUFFIXES include)
 if(NOT CUDA_INCLUDE)
   list(FILTER test_sources EXCLUDE REGEX "/test_(cuda|nccl)_header.c$")
 elseif(NOT NCCL_INCLUDE)
   list(FILTER test_sources EXCLUDE REGEX "/test_nccl_header.c$")
+endif()
+if(NOT NVRTC_INCLUDE)
+  list(FILTER test_sources EXCLUDE REGEX "/test_nvrtc_header.c$")
 endif()
 # Launchers of MPI: Debian's, and those that scripts/setup installs. Without scripts/setup there is no test_mpi.
 find_program(MPI_OPEN_MPI mpirun.openmpi)
@@ -129,6 +137,16 @@ endif()
 if(TARGET test_nccl_header)
   target_include_directories(test_nccl_header SYSTEM PRIVATE ${NCCL_INCLUDE} ${CUDA_INCLUDE})
 endif()
+if(TARGET test_nvrtc_header)
+  target_include_directories(test_nvrtc_header SYSTEM PRIVATE ${NVRTC_INCLUDE})
+endif()
+# Without NVRTC it tells so, and is skipped.
+if(TEST test_kernels)
+  set_tests_properties(test_kernels PROPERTIES SKIP_RETURN_CODE 77)
+  if(NVRTC)
+    set_tests_properties(test_kernels PROPERTIES ENVIRONMENT "SPARKRING_TEST_NVRTC=${NVRTC}")
+  endif()
+endif()
 if(TARGET test_mpi)
   file(GLOB mpi_rank_sources CONFIGURE_DEPENDS tests/core/backend/programs/mpi_*.c)
   add_executable(mpi_rank ${mpi_rank_sources})
@@ -178,17 +196,21 @@ add_library(nccl_stub MODULE tests/core/libraries/nccl.c)
 target_link_libraries(nccl_stub PRIVATE sparkring_flags)
 target_compile_definitions(test_nccl_bootstrap PRIVATE SPARKRING_NCCL_STUB="$<TARGET_FILE:nccl_stub>")
 add_dependencies(test_nccl_bootstrap nccl_stub)
-# Stubs of CUDA's driver, and of NCCL between ranks, which is made of communicators.
+# Stubs of CUDA's driver, of NVRTC, and of NCCL between ranks, which is made of communicators.
 add_library(cuda_stub SHARED tests/core/libraries/cuda.c tests/core/libraries/cuda_kernels.c)
 target_link_libraries(cuda_stub PRIVATE sparkring_flags Threads::Threads)
 target_include_directories(cuda_stub PRIVATE core)
 target_compile_options(cuda_stub PRIVATE -fno-strict-aliasing) # memory of a GPU has no types
+add_library(nvrtc_stub MODULE tests/core/libraries/nvrtc.c)
+target_link_libraries(nvrtc_stub PRIVATE sparkring_flags)
+target_include_directories(nvrtc_stub PRIVATE core)
 add_library(nccl_ranks_stub SHARED tests/core/libraries/nccl_ranks.c)
 target_link_libraries(nccl_ranks_stub PRIVATE sparkring cuda_stub sparkring_flags Threads::Threads)
 foreach(test_name test_device test_device_fusion test_device_path test_device_failure)
   target_compile_definitions(${test_name} PRIVATE SPARKRING_CUDA_STUB="$<TARGET_FILE:cuda_stub>"
-                             SPARKRING_NCCL_RANKS_STUB="$<TARGET_FILE:nccl_ranks_stub>")
-  add_dependencies(${test_name} cuda_stub nccl_ranks_stub)
+                             SPARKRING_NCCL_RANKS_STUB="$<TARGET_FILE:nccl_ranks_stub>"
+                             SPARKRING_NVRTC_STUB="$<TARGET_FILE:nvrtc_stub>")
+  add_dependencies(${test_name} cuda_stub nccl_ranks_stub nvrtc_stub)
 endforeach()
 target_link_options(test_shm_nonsense PRIVATE -Wl,--wrap=ring_arena_offset,--wrap=ring_socket_send_fd
                     -Wl,--wrap=ring_shm_fold)
@@ -219,13 +241,6 @@ target_include_directories(test_simulation PRIVATE bench)
 add_test(NAME exported_symbols
          COMMAND ${CMAKE_COMMAND} -DNM=${CMAKE_NM} -DLIBRARY=$<TARGET_FILE:sparkring>
                  -P ${CMAKE_SOURCE_DIR}/tests/core/exported_symbols.cmake)
-
-# The kernels that are embedded, where there is a compiler for them: no spills, and they are what it makes.
-find_program(NVCC nvcc HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin)
-if(NVCC AND NOT SPARKRING_SANITIZE)
-  add_test(NAME ptx COMMAND ${CMAKE_SOURCE_DIR}/scripts/ptx --check)
-  set_tests_properties(ptx PROPERTIES TIMEOUT 600)
-endif()
 
 # The header from C++. With sanitizers, or another architecture, the compilers may not fit each other.
 include(CheckLanguage)

@@ -13,7 +13,7 @@ from sparkring._core import InvalidError
 from sparkring._device import operand as operands
 from sparkring._device.array import DeviceArray
 from sparkring._device.buffers import check_gpu, on_shared_stream, reduce_group
-from sparkring.frameworks._nccl import libraries
+from sparkring.frameworks._nccl import libraries, nvrtc_of_wheels
 
 if TYPE_CHECKING:
     from sparkring._communicator import Communicator
@@ -236,6 +236,7 @@ def device(
     *,
     nccl: _Path = None,
     cuda: _Path = None,
+    nvrtc: _Path = None,
 ) -> Device:
     """Open the device of this communicator, one GPU of each rank. Collective.
 
@@ -253,10 +254,11 @@ def device(
     gpu : int, optional
         The number of this rank's GPU in this process. By default that of the current CUDA context.
         Without one the ranks of a host take its GPUs in turn.
-    nccl, cuda : str or path, optional
-        The libraries. By default NCCL of the wheel ``nvidia-nccl``, or else ``libnccl.so.2`` where
-        the system finds it; and ``libcuda.so.1``. NCCL has to be 2.23 or newer, the same on all
-        ranks.
+    nccl, cuda, nvrtc : str or path, optional
+        The libraries. By default NCCL and NVRTC of NVIDIA's wheels, or else ``libnccl.so.2`` and
+        ``libnvrtc`` where the system finds them; and ``libcuda.so.1``. NCCL has to be 2.23 or
+        newer, the same on all ranks. NVRTC compiles the kernels that pack and convert arrays; where
+        a rank lacks it, calls work without them.
 
     Returns
     -------
@@ -280,11 +282,13 @@ def device(
     if handle is not None:
         return _same(handle, path, gpu)
 
-    def check() -> tuple[str, int, str, str | None]:
+    def check() -> tuple[str, int, str, str | None, str | None]:
         if path not in PATHS:
             raise InvalidError(f"path is {path!r}: it must be one of {', '.join(PATHS)}")
         names = os.fspath(nccl) if nccl is not None else ":".join(libraries())
-        return path, -1 if gpu is None else gpu, names, None if cuda is None else os.fspath(cuda)
+        compiler = os.fspath(nvrtc) if nvrtc is not None else ":".join(nvrtc_of_wheels()) or None
+        driver = None if cuda is None else os.fspath(cuda)
+        return path, -1 if gpu is None else gpu, names, driver, compiler
 
     return Device(self._device_open(*agree(self, check)))
 

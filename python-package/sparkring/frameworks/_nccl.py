@@ -65,9 +65,20 @@ def nccl_id(comm: Ring = None, /, library: str | os.PathLike[str] | None = None)
 
 def libraries() -> list[str]:
     """List the paths where NCCL may be, the best path first."""
+    return [*_in_wheel("nvidia.nccl", NAMES[0]), *NAMES]
+
+
+def nvrtc_of_wheels() -> list[str]:
+    """List the paths of NVRTC in the wheels of NVIDIA that PyTorch and CuPy install."""
+    wheels = (("nvidia.cu13", "libnvrtc.so.13"), ("nvidia.cuda_nvrtc", "libnvrtc.so.12"))
+    paths = [path for module, name in wheels for path in _in_wheel(module, name)]
+    return [path for path in paths if os.path.exists(path)]
+
+
+def _in_wheel(module: str, name: str) -> list[str]:
     try:
-        wheel = importlib.util.find_spec("nvidia.nccl")
+        wheel = importlib.util.find_spec(module)
     except ModuleNotFoundError:  # there is no nvidia
         wheel = None
     directories = (wheel.submodule_search_locations if wheel else None) or []
-    return [*(os.path.join(directory, "lib", NAMES[0]) for directory in directories), *NAMES]
+    return [os.path.join(directory, "lib", name) for directory in directories]

@@ -89,6 +89,7 @@ static inline ring_device_options device_options(ring_device_path path) {
   ring_device_options options = RING_DEVICE_OPTIONS_INIT;
   options.nccl = gpu_is_real() ? getenv("SPARKRING_TEST_NCCL") : SPARKRING_NCCL_RANKS_STUB;
   options.cuda = gpu_is_real() ? NULL : SPARKRING_CUDA_STUB;
+  options.nvrtc = gpu_is_real() ? getenv("SPARKRING_TEST_NVRTC") : SPARKRING_NVRTC_STUB;
   options.path = path;
   return options;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Groups of buffers, conversions and factors on a device. The kernels are those of core/device/fuse_body.h, which the
- * stub of CUDA runs on the host: so sanitizers see their indices. What is expected is computed one element at a time.
+ * Groups of buffers, conversions and factors on a device. The kernels are those of core/device/kernels_source.h, which
+ * the stub of CUDA runs on the host: so sanitizers see their indices. What is expected is computed one element at a time.
  */
 #include "base/dtype.h"
 #include "base/half.h"
@@ -158,6 +158,11 @@ static void check_group(ring_comm *comm, ring_device *device, const group *g) {
   free(values);
 }
 
+typedef struct groups_case {
+  ring_device_path path;
+  bool lacks_kernels;
+} groups_case;
+
 static void run_groups(ring_comm *comm, void *shared) {
   static const group groups[] = {
       {1, 5000, RING_FLOAT32, RING_FLOAT32, RING_SUM, 1, 1, false, 0},
@@ -170,18 +175,33 @@ static void run_groups(ring_comm *comm, void *shared) {
       {40, 3000, RING_FLOAT16, RING_FLOAT16, RING_SUM, 1, 1, false, 2},
       {1000, 200, RING_FLOAT32, RING_BFLOAT16, RING_SUM, 1, 1, true, 14}, /* 7 and 7 */
       {3, 2500000, RING_FLOAT32, RING_FLOAT32, RING_SUM, 1, 1, true, 2},  /* two travel alone */
+      {3, 2500000, RING_FLOAT32, RING_FLOAT32, RING_SUM, 0.5f, 3, false, 2},
+      {40, 3000, RING_FLOAT32, RING_FLOAT32, RING_SUM, 0.25f, 2, true, 2},
+      {40, 3000, RING_BFLOAT16, RING_BFLOAT16, RING_SUM, 0.5f, 0.5f, false, 2},
+      {40, 3000, RING_FLOAT16, RING_FLOAT16, RING_MAX, 0.5f, 4, true, 2},
   };
-  ring_device *device = open_device(comm, *(ring_device_path *)shared);
+  const groups_case *s = shared;
+  ring_device_options options = device_options(s->path);
+  ring_device *device;
+  if (s->lacks_kernels) options.nvrtc = "/nonexistent.so";
+  use_gpu(ring_comm_rank(comm));
+  CHECK_INT(ring_device_open(comm, &options, &device), RING_OK);
   for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
     check_group(comm, device, &groups[i]);
   device_went_well(device, ring_device_allreduce_group(device, NULL, 0, RING_INT32, RING_INT32,
                                                        RING_SUM, 1, 1, NULL));
+  if (s->lacks_kernels) CHECK_INT(launches_of(device), 0);
   close_device(device);
 }
 
 static void test_groups(void) {
-  RUN_COMMS(most_ranks(), run_groups, (ring_device_path[1]){RING_DEVICE_NCCL});
-  RUN_COMMS(2, run_groups, (ring_device_path[1]){RING_DEVICE_HOST});
+  RUN_COMMS(most_ranks(), run_groups, (groups_case[1]){{RING_DEVICE_NCCL, false}});
+  RUN_COMMS(2, run_groups, (groups_case[1]){{RING_DEVICE_HOST, false}});
+}
+
+static void test_groups_without_kernels(void) {
+  RUN_COMMS(most_ranks(), run_groups, (groups_case[1]){{RING_DEVICE_NCCL, true}});
+  RUN_COMMS(2, run_groups, (groups_case[1]){{RING_DEVICE_HOST, true}});
 }
 
 /* A buffer that is converted and longer than a bundle is cut. */
@@ -267,6 +287,7 @@ static void test_refusals(void) {
 int main(void) {
   RUN(test_casts);
   RUN(test_groups);
+  RUN(test_groups_without_kernels);
   RUN(test_a_long_buffer_is_cut);
   RUN(test_integers);
   RUN(test_refusals);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sys/wait.h>
 
+#include "base/half.h"
 #include "devices.h"
 #include "values.h"
 
@@ -265,35 +266,92 @@ static ring_status reduce_group(ring_device *device, const ring_buffer *buffers,
                                      stream);
 }
 
-/* Rank 1 cannot load the kernels: no rank uses them, and groups travel buffer by buffer. */
+typedef struct lacking {
+  const char *variable, *fails; /* of rank 1 */
+  ring_device_path path;
+  const char *text;
+} lacking;
+
+/* 1 and 2 of each rank as halves, with factors that a half rounds: the host converts. */
+static void reduce_halves(ring_device *device, const ring_buffer *buffers, const float *memory) {
+  float values[2];
+  device_went_well(device, ring_device_allreduce_group(device, buffers, 2, RING_FLOAT32,
+                                                       RING_FLOAT16, RING_SUM, 0.5, 3, NULL));
+  device_went_well(device, ring_device_wait(device, NULL));
+  gpu_get(values, memory, sizeof values);
+  CHECK(values[0] == 3 && values[1] == 6);
+}
+
+/* Rank 1 has no kernels: no rank uses them, and results are the same. */
 static void run_without_kernels(ring_comm *comm, void *shared) {
-  const char *fails = shared;
+  const lacking *s = shared;
   float values[2] = {1, 2};
+  uint16_t halves[2];
   ring_device *device;
+  ring_device_explanation e;
   use_gpu(ring_comm_rank(comm));
-  const ring_device_options options = device_options(RING_DEVICE_AUTO);
-  if (ring_comm_rank(comm) == 1) CHECK_INT(setenv("CUDA_STUB_FAILS", fails, 1), 0);
+  ring_device_options options = device_options(s->path);
+  if (s->variable == NULL && ring_comm_rank(comm) == 1) options.nvrtc = "/nonexistent.so";
+  if (s->variable != NULL && ring_comm_rank(comm) == 1)
+    CHECK_INT(setenv(s->variable, s->fails, 1), 0);
   CHECK_INT(ring_device_open(comm, &options, &device), RING_OK);
-  CHECK_INT(unsetenv("CUDA_STUB_FAILS"), 0);
+  if (s->variable != NULL) CHECK_INT(unsetenv(s->variable), 0);
+  device_went_well(device, ring_device_explain(device, &e));
+  CHECK_CONTAINS(e.text,
+                 "conversions go through the host, because rank 1 (127.0.0.1) has no kernels: ");
+  CHECK_CONTAINS(e.text, s->text);
   float *memory = gpu_copy(values, sizeof values);
   const ring_buffer buffers[2] = {{memory, memory, 1}, {memory + 1, memory + 1, 1}};
-  CHECK_INT(reduce_group(device, buffers, RING_FLOAT16, NULL), RING_UNSUPPORTED);
-  CHECK_CONTAINS(ring_device_error(device)->message,
-                 "rank 1 (127.0.0.1) cannot use the kernels of sparkring: CUDA returned");
-  CHECK_INT(ring_device_cast(device, memory, RING_FLOAT32, memory, RING_FLOAT32, 1, 2, NULL),
-            RING_UNSUPPORTED);
+  reduce_halves(device, buffers, memory);
   device_went_well(device, reduce_group(device, buffers, RING_FLOAT32, NULL));
   device_went_well(device, ring_device_wait(device, NULL));
   gpu_get(values, memory, sizeof values);
-  CHECK_INT(values[0], 2);
-  CHECK_INT(values[1], 4);
+  CHECK(values[0] == 6 && values[1] == 12);
+  device_went_well(
+      device, ring_device_cast(device, memory, RING_FLOAT32, memory, RING_BFLOAT16, 2, 2, NULL));
+  device_went_well(device, ring_device_wait(device, NULL));
+  gpu_get(halves, memory, sizeof halves);
+  CHECK(halves[0] == ring_bfloat16_from_float32(12) && halves[1] == ring_bfloat16_from_float32(24));
+  device_went_well(device, ring_device_explain(device, &e));
+  CHECK_INT(e.calls, 2);
+  CHECK_INT(e.launches, 0);
   gpu_free(memory);
   close_device(device);
 }
 
 static void test_without_kernels(void) {
-  RUN_COMMS(2, run_without_kernels, (char[16]){"module"});
-  RUN_COMMS(2, run_without_kernels, (char[16]){"memory"});
+  static const lacking cases[] = {
+      {"CUDA_STUB_FAILS", "module", RING_DEVICE_NCCL, "CUDA returned 221"},
+      {"CUDA_STUB_FAILS", "memory", RING_DEVICE_HOST, "CUDA returned 2"},
+      {"NVRTC_STUB_FAILS", "compile", RING_DEVICE_NCCL,
+       "NVRTC returned 6 (NVRTC_ERROR_COMPILATION) with --gpu-architecture=sm_90: sparkring.cu(1): "
+       "error: the stub fails"},
+      {"NVRTC_STUB_FAILS", "cubin", RING_DEVICE_HOST, "NVRTC returned 3"},
+      {"NVRTC_STUB_FAILS", "archs", RING_DEVICE_NCCL,
+       "NVRTC compiles for no GPU of compute capability 9.0"},
+      {NULL, NULL, RING_DEVICE_NCCL, "/nonexistent.so"},
+      {NULL, NULL, RING_DEVICE_HOST, "/nonexistent.so"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    RUN_COMMS(2, run_without_kernels, (lacking[1]){cases[i]});
+}
+
+/* NVRTC is older than the GPU: the driver gets PTX. */
+static void run_old_compiler(ring_comm *comm, void *shared) {
+  (void)shared;
+  ring_device_explanation e;
+  CHECK_INT(setenv("NVRTC_STUB_FAILS", "old", 1), 0);
+  ring_device *device = open_device(comm, RING_DEVICE_HOST);
+  uint8_t *memory = gpu_alloc(64);
+  device_went_well(device, ring_device_cast(device, memory, RING_FLOAT32, memory + 32, RING_FLOAT16,
+                                            2, 1, NULL));
+  device_went_well(device, ring_device_explain(device, &e));
+  CHECK_INT(e.launches, 1);
+  gpu_free(memory);
+  close_device(device);
+}
+
+static void test_an_old_compiler(void) {
+  run_comms(1, run_old_compiler, NULL);
 }
 
 /* ---- Arguments ----------------------------------------------------------------------------- */
@@ -535,6 +593,7 @@ int main(void) {
   RUN_ON_STUBS(test_the_default_gpu);
   RUN_ON_STUBS(test_a_context_that_is_not_primary);
   RUN_ON_STUBS(test_without_kernels);
+  RUN_ON_STUBS(test_an_old_compiler);
   RUN(test_arguments);
   RUN_ON_STUBS(test_memory_of_another_gpu);
   RUN(test_a_device_serves_one_call_at_a_time);

@@ -122,8 +122,10 @@ ring_cuda_result cuDeviceGetName(char *name, int length, ring_cuda_gpu gpu) {
 
 ring_cuda_result cuDeviceGetAttribute(int *value, ring_cuda_attribute attribute,
                                       ring_cuda_gpu gpu) {
-  if (attribute != RING_CUDA_MULTIPROCESSOR_COUNT || gpu >= gpus()) return INVALID_VALUE;
-  *value = 2;
+  if (gpu >= gpus()) return INVALID_VALUE;
+  if (attribute == RING_CUDA_MULTIPROCESSOR_COUNT) *value = 2;
+  if (attribute == RING_CUDA_CAPABILITY_MAJOR) *value = 9;
+  if (attribute == RING_CUDA_CAPABILITY_MINOR) *value = 0;
   return RING_CUDA_SUCCESS;
 }
 

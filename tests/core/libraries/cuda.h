@@ -9,6 +9,11 @@
 
 #include "device/cuda_api.h"
 
+/* The first line of a module that the driver takes: machine code for its GPU, of compute capability 9.0, or PTX for this
+ * or an older one. libraries/nvrtc.c makes them. */
+#define STUB_CUDA_CUBIN "machine code for sm_90\n"
+#define STUB_CUDA_PTX "PTX for compute_80\n"
+
 /* Memory of the GPU as the host can use it. */
 void *stub_cuda_host(const void *memory);
 

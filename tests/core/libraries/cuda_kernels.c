@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernels of the stub of CUDA: core/device/fuse_body.h, run by a loop over blocks and threads. The PTX is not run;
- * only the names of its kernels are looked up.
+ * The kernels of the stub of CUDA: those of core/device/kernels_source.h, compiled for the host and run by a loop over
+ * blocks and threads. A module is what the stub of NVRTC makes: a first line, and the text of the kernels, in which
+ * only their names are looked up.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -10,10 +11,11 @@
 
 #include "base/half.h"
 #include "cuda.h"
-#include "device/fuse_items.h"
+#include "device/kernels_source.h"
 
 enum {
   INVALID_VALUE = 1,
+  INVALID_IMAGE = 200,
   INVALID_CONTEXT = 201,
   NO_COMPILER = 221,
   NOT_FOUND = 500,
@@ -21,32 +23,31 @@ enum {
   CAPTURE_UNSUPPORTED = 900
 };
 
+RING_KERNEL_TYPES
+
 typedef struct kernel {
   int number;
   unsigned blocks;
-  ring_fuse_items items;
+  ring_kernel_runs runs;
   float scale;
 } kernel;
 
-static _Thread_local uint32_t at_block, at_blocks, at_thread;
-#define FUSE_KERNEL(name) static void fuse_##name(const ring_fuse_items *all, float scale)
-#define FUSE_ALL (*all)
-#define FUSE_BLOCK at_block
-#define FUSE_BLOCKS at_blocks
-#define FUSE_THREAD at_thread
-#define FUSE_THREADS RING_FUSE_THREADS
-#define FUSE_UNROLLED
-#define FUSE_F16(x) ring_float16_to_float32(x)
-#define FUSE_BF16(x) ring_bfloat16_to_float32(x)
-#define FUSE_TO_F16(x) ring_float16_from_float32(x)
-#define FUSE_TO_BF16(x) ring_bfloat16_from_float32(x)
-#include "device/fuse_body.h"
+static _Thread_local unsigned at_block, at_blocks, at_thread;
+#define RING_KERNEL(name) static void run_##name(ring_kernel_runs all, float scale)
+#define RING_KERNEL_BLOCK at_block
+#define RING_KERNEL_BLOCKS at_blocks
+#define RING_KERNEL_THREAD at_thread
+#define ring_f16 ring_float16_to_float32
+#define ring_bf16 ring_bfloat16_to_float32
+#define ring_to_f16 ring_float16_from_float32
+#define ring_to_bf16 ring_bfloat16_from_float32
+RING_KERNEL_MAP(RING_KERNEL_DEFINE)
 
-typedef void (*fuse_function)(const ring_fuse_items *all, float scale);
-#define KERNEL_NAME(name, from, to, width, piece, widen, narrow) "ring_fuse_" #name,
-#define KERNEL_FUNCTION(name, from, to, width, piece, widen, narrow) fuse_##name,
-static const char *const names[] = {RING_FUSE_MAP(KERNEL_NAME)};
-static const fuse_function functions[] = {RING_FUSE_MAP(KERNEL_FUNCTION)};
+typedef void (*kernel_function)(ring_kernel_runs all, float scale);
+#define KERNEL_NAME(name, ...) "ring_kernel_" #name,
+#define KERNEL_FUNCTION(name, ...) run_##name,
+static const char *const names[] = {RING_KERNEL_MAP(KERNEL_NAME)};
+static const kernel_function functions[] = {RING_KERNEL_MAP(KERNEL_FUNCTION)};
 enum { KERNELS = sizeof names / sizeof names[0] };
 
 struct CUmod_st {
@@ -62,8 +63,8 @@ static void run_kernel(void *arg) {
   kernel *of = arg;
   at_blocks = of->blocks;
   for (at_block = 0; at_block < at_blocks; at_block++)
-    for (at_thread = 0; at_thread < RING_FUSE_THREADS; at_thread++)
-      functions[of->number](&of->items, of->scale);
+    for (at_thread = 0; at_thread < RING_KERNEL_THREADS; at_thread++)
+      functions[of->number](of->runs, of->scale);
   free(of);
 }
 
@@ -71,7 +72,9 @@ ring_cuda_result cuModuleLoadData(ring_cuda_module *module, const void *text) {
   if (!stub_cuda_has_context()) return INVALID_CONTEXT;
   if (!stub_cuda_may_disturb()) return CAPTURE_UNSUPPORTED;
   if (stub_cuda_fails("module")) return NO_COMPILER;
-  if (strncmp(text, ".version 7.0\n.target sm_60\n", 27) != 0) return INVALID_VALUE;
+  if (strncmp(text, STUB_CUDA_CUBIN, strlen(STUB_CUDA_CUBIN)) != 0 &&
+      strncmp(text, STUB_CUDA_PTX, strlen(STUB_CUDA_PTX)) != 0)
+    return INVALID_IMAGE;
   *module = malloc(sizeof **module);
   if (*module == NULL) abort();
   (*module)->text = strdup(text);
@@ -89,8 +92,8 @@ ring_cuda_result cuModuleUnload(ring_cuda_module module) {
 
 ring_cuda_result cuModuleGetFunction(ring_cuda_function *function, ring_cuda_module module,
                                      const char *name) {
-  char entry[64];
-  snprintf(entry, sizeof entry, ".visible .entry %s(", name);
+  char entry[96];
+  snprintf(entry, sizeof entry, " %s(const ring_kernel_runs all", name);
   if (strstr(module->text, entry) == NULL) return NOT_FOUND;
   for (int i = 0; i < KERNELS; i++) {
     if (strcmp(names[i], name) != 0) continue;
@@ -107,18 +110,18 @@ ring_cuda_result cuLaunchKernel(ring_cuda_function function, unsigned blocks, un
                                 void **extra) {
   if (!stub_cuda_has_context()) return INVALID_CONTEXT;
   if (stub_cuda_fails("launch")) return LAUNCH_FAILED;
-  if (y * z * thread_y * thread_z != 1 || threads != RING_FUSE_THREADS || shared != 0 ||
+  if (y * z * thread_y * thread_z != 1 || threads != RING_KERNEL_THREADS || shared != 0 ||
       blocks == 0 || extra != NULL)
     return INVALID_VALUE;
   kernel *of = malloc(sizeof *of);
   if (of == NULL) abort();
   of->number = function->number;
   of->blocks = blocks;
-  memcpy(&of->items, parameters[0], sizeof of->items);
+  memcpy(&of->runs, parameters[0], sizeof of->runs);
   memcpy(&of->scale, parameters[1], sizeof of->scale);
-  for (uint32_t i = 0; i < of->items.count; i++) {
-    of->items.item[i].from = stub_cuda_host(of->items.item[i].from);
-    of->items.item[i].to = stub_cuda_host(of->items.item[i].to);
+  for (uint32_t i = 0; i < of->runs.count; i++) {
+    of->runs.run[i].from = stub_cuda_host(of->runs.run[i].from);
+    of->runs.run[i].to = stub_cuda_host(of->runs.run[i].to);
   }
   return cuLaunchHostFunc(stream, run_kernel, of);
 }

@@ -24,6 +24,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "base/half.h"
 #include "cuda.h"
 #include "device/nccl_api.h"
 #include "sparkring.h"
@@ -63,17 +64,20 @@ typedef struct message {
 
 typedef struct work {
   ring_nccl_comm comm;
-  enum { ALLREDUCE, REDUCE, BROADCAST, ALLGATHER, REDUCE_SCATTER, MESSAGES } kind;
+  enum { ALLREDUCE, REDUCE, BROADCAST, ALLGATHER, REDUCE_SCATTER, MESSAGES, GROUP } kind;
   const void *input;
   void *output;
   size_t count;
   ring_dtype dtype;
   ring_op op;
+  double factor; /* 1: none */
   int root;
   unsigned turn;
   int hangs, stuck, later;
   message *messages;
   int message_count;
+  struct work *parts; /* of a group */
+  int part_count;
   ring_nccl_stream stream;
   ring_cuda_context context;
 } work;
@@ -298,9 +302,22 @@ static ring_status exchange(const work *of) {
   return status;
 }
 
+static ring_status run(const work *of);
+
+static ring_status run_group(const work *of) {
+  ring_status status = RING_OK;
+  for (int i = 0; i < of->part_count && status == RING_OK; i++) status = run(&of->parts[i]);
+  return status;
+}
+
 static ring_status run(const work *of) {
   ring_comm *ring = of->comm->ring;
+  if (of->factor != 1 && of->kind <= REDUCE_SCATTER && of->kind != BROADCAST &&
+      of->kind != ALLGATHER)
+    ring_comm_scale(ring, of->factor, 1);
   switch (of->kind) {
+  case GROUP:
+    return run_group(of);
   case ALLREDUCE:
     return ring_allreduce(ring, of->input, of->output, of->count, of->dtype, of->op);
   case REDUCE:
@@ -341,6 +358,7 @@ static void run_in_turn(void *arg) {
   pthread_cond_broadcast(&changed);
   pthread_mutex_unlock(&lock);
   free(of->messages);
+  free(of->parts);
   free(of);
 }
 
@@ -349,6 +367,7 @@ static void drop(work *of) {
   release(of->comm);
   pthread_mutex_unlock(&lock);
   free(of->messages);
+  free(of->parts);
   free(of);
 }
 
@@ -391,6 +410,16 @@ static ring_nccl_result refuse(const work *given) {
   return RING_NCCL_SUCCESS;
 }
 
+/* What is called between ncclGroupStart and ncclGroupEnd: messages, or collectives. */
+static _Thread_local struct {
+  int depth, count, capacity;
+  message *messages;
+  ring_nccl_comm comm;
+  ring_nccl_stream stream;
+  work *parts;
+  int part_count;
+} group;
+
 static ring_nccl_result append(const work *given, ring_nccl_stream stream) {
   ring_nccl_comm comm = given->comm;
   ring_nccl_result refused = refuse(given);
@@ -399,6 +428,7 @@ static ring_nccl_result append(const work *given, ring_nccl_stream stream) {
   *of = *given;
   if (refused != RING_NCCL_SUCCESS) {
     free(of->messages);
+    free(of->parts);
     free(of);
     return refused;
   }
@@ -415,6 +445,25 @@ static ring_nccl_result append(const work *given, ring_nccl_stream stream) {
   return begin_launch(comm, launch_later, of);
 }
 
+static ring_nccl_result append_in_group(const work *given, ring_nccl_stream stream) {
+  if (group.depth == 0) return append(given, stream);
+  group.parts = realloc(group.parts, (size_t)(group.part_count + 1) * sizeof *group.parts);
+  if (group.parts == NULL) abort();
+  group.parts[group.part_count++] = *given;
+  group.stream = stream;
+  return RING_NCCL_SUCCESS;
+}
+
+static ring_nccl_result flush_parts(void) {
+  const work of = {.comm = group.parts[0].comm,
+                   .kind = GROUP,
+                   .parts = group.parts,
+                   .part_count = group.part_count};
+  group.parts = NULL;
+  group.part_count = 0;
+  return append(&of, group.stream);
+}
+
 /* ---- Collectives --------------------------------------------------------------------------- */
 
 static const ring_dtype dtypes[] = {RING_INT8,    RING_UINT8,   RING_INT32,   RING_UINT32,
@@ -422,54 +471,107 @@ static const ring_dtype dtypes[] = {RING_INT8,    RING_UINT8,   RING_INT32,   RI
                                     RING_FLOAT64, RING_BFLOAT16};
 static const ring_op ops[] = {RING_SUM, RING_PROD, RING_MAX, RING_MIN, RING_AVG};
 
+/* Sums of inputs that are multiplied, after NCCL's own ops. */
+enum { OWN_OPS = 5, MADE_OPS = 8 };
+static struct {
+  int used;
+  ring_nccl_dtype dtype;
+  double factor;
+} made[MADE_OPS];
+
+static double read_factor(const void *scalar, ring_nccl_dtype dtype) {
+  double wide;
+  float narrow;
+  uint16_t half;
+  memcpy(&half, scalar, sizeof half);
+  if (dtype == RING_NCCL_FLOAT16) return ring_float16_to_float32(half);
+  if (dtype == RING_NCCL_BFLOAT16) return ring_bfloat16_to_float32(half);
+  memcpy(&narrow, scalar, sizeof narrow);
+  if (dtype == RING_NCCL_FLOAT32) return narrow;
+  memcpy(&wide, scalar, sizeof wide);
+  return wide;
+}
+
+ring_nccl_result ncclRedOpCreatePreMulSum(ring_nccl_op *op, void *scalar, ring_nccl_dtype dtype,
+                                          ring_nccl_residence residence, ring_nccl_comm comm) {
+  ring_nccl_result state;
+  int i = 0;
+  ncclCommGetAsyncError(comm, &state);
+  if (state != RING_NCCL_SUCCESS || residence != RING_NCCL_SCALAR_OF_HOST ||
+      dtype < RING_NCCL_FLOAT16)
+    return RING_NCCL_INVALID_ARGUMENT;
+  while (i < MADE_OPS && made[i].used) i++;
+  if (i == MADE_OPS) return RING_NCCL_INTERNAL_ERROR;
+  made[i].used = 1;
+  made[i].dtype = dtype;
+  made[i].factor = read_factor(scalar, dtype);
+  *op = OWN_OPS + i;
+  stub_cuda_count(1);
+  return RING_NCCL_SUCCESS;
+}
+
+ring_nccl_result ncclRedOpDestroy(ring_nccl_op op, ring_nccl_comm comm) {
+  (void)comm;
+  if (op < OWN_OPS || op >= OWN_OPS + MADE_OPS || !made[op - OWN_OPS].used)
+    return RING_NCCL_INVALID_ARGUMENT;
+  made[op - OWN_OPS].used = 0;
+  stub_cuda_count(-1);
+  return RING_NCCL_SUCCESS;
+}
+
+static ring_op op_of(ring_nccl_op op) {
+  return op < OWN_OPS ? ops[op] : RING_SUM;
+}
+
+static double factor_of(ring_nccl_op op, ring_nccl_dtype dtype) {
+  if (op < OWN_OPS) return 1;
+  if (made[op - OWN_OPS].dtype != dtype) abort();
+  return made[op - OWN_OPS].factor;
+}
+
 #define WORK(kind_, dtype_, op_, root_)                                                            \
-  append(&(work){.comm = comm,                                                                     \
-                 .kind = (kind_),                                                                  \
-                 .input = stub_cuda_host(input),                                                   \
-                 .output = stub_cuda_host(output),                                                 \
-                 .count = count,                                                                   \
-                 .dtype = dtypes[dtype_],                                                          \
-                 .op = (op_),                                                                      \
-                 .root = (root_)},                                                                 \
-         stream)
+  append_in_group(&(work){.comm = comm,                                                            \
+                          .kind = (kind_),                                                         \
+                          .input = stub_cuda_host(input),                                          \
+                          .output = stub_cuda_host(output),                                        \
+                          .count = count,                                                          \
+                          .dtype = dtypes[dtype_],                                                 \
+                          .op = op_of(op_),                                                        \
+                          .factor = factor_of(op_, dtype_),                                        \
+                          .root = (root_)},                                                        \
+                  stream)
 
 ring_nccl_result ncclAllReduce(const void *input, void *output, size_t count, ring_nccl_dtype dtype,
                                ring_nccl_op op, ring_nccl_comm comm, ring_nccl_stream stream) {
-  return WORK(ALLREDUCE, dtype, ops[op], 0);
+  return WORK(ALLREDUCE, dtype, op, 0);
 }
 
 ring_nccl_result ncclReduce(const void *input, void *output, size_t count, ring_nccl_dtype dtype,
                             ring_nccl_op op, int root, ring_nccl_comm comm,
                             ring_nccl_stream stream) {
-  return WORK(REDUCE, dtype, ops[op], root);
+  return WORK(REDUCE, dtype, op, root);
 }
 
 ring_nccl_result ncclBroadcast(const void *input, void *output, size_t count, ring_nccl_dtype dtype,
                                int root, ring_nccl_comm comm, ring_nccl_stream stream) {
-  return WORK(BROADCAST, dtype, RING_SUM, root);
+  return WORK(BROADCAST, dtype, RING_NCCL_SUM, root);
 }
 
 ring_nccl_result ncclAllGather(const void *input, void *output, size_t count, ring_nccl_dtype dtype,
                                ring_nccl_comm comm, ring_nccl_stream stream) {
-  return WORK(ALLGATHER, dtype, RING_SUM, 0);
+  return WORK(ALLGATHER, dtype, RING_NCCL_SUM, 0);
 }
 
 ring_nccl_result ncclReduceScatter(const void *input, void *output, size_t count,
                                    ring_nccl_dtype dtype, ring_nccl_op op, ring_nccl_comm comm,
                                    ring_nccl_stream stream) {
-  return WORK(REDUCE_SCATTER, dtype, ops[op], 0);
+  return WORK(REDUCE_SCATTER, dtype, op, 0);
 }
 
 /* ---- Messages, which a group collects ------------------------------------------------------ */
 
-static _Thread_local struct {
-  int depth, count, capacity;
-  message *messages;
-  ring_nccl_comm comm;
-  ring_nccl_stream stream;
-} group;
-
 static ring_nccl_result flush_group(void) {
+  if (group.part_count > 0) return flush_parts();
   if (group.count == 0) return RING_NCCL_SUCCESS;
   const work of = {.comm = group.comm,
                    .kind = MESSAGES,
