@@ -23,8 +23,8 @@ contrasts_decode <- function(strings, levels) {
   matrix(numbers, length(levels), as.integer(strings[[2L]]), dimnames = list(levels, names))
 }
 
-# The contrasts of a variable, from its parts on all ranks: see model-levels.R. As lm() does, a factor
-# with levels that no row has loses them, with a warning.
+# The contrasts of a variable, from its parts on all ranks: see model-levels.R. As lm() does, a
+# factor with levels that no row has loses them, with a warning.
 contrasts_of_variable <- function(name, parts) {
   parts <- Filter(function(part) part$kind != "strings" && length(part$used) > 0L, parts)
   found <- unique(lapply(parts, `[[`, "contrasts"))
