@@ -45,7 +45,9 @@ def student_tails(t: Any, freedom: float) -> Array:
 
 def chi_squared_tail(x: float, freedom: float) -> float:
     """Return the probability of more than x in the chi squared distribution."""
-    return float(_special("chi squared tests").gammaincc(freedom / 2, max(0.0, x) / 2))
+    if x <= 0:  # also with 0 degrees of freedom
+        return 1.0
+    return float(_special("chi squared tests").gammaincc(freedom / 2, x / 2))
 
 
 def _special(tests: str) -> Any:
