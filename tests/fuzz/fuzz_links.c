@@ -3,8 +3,8 @@
  * Reports by which the servers of PMI open their links: to rank 0 from the other ranks, or from rank 0 to a rank.
  * After success the report names a rank that exists and has a problem with an end; every other end is an error.
  */
+#include "pmi/pmi_control.h"
 #include "pmi/pmi_links.h"
-#include "pmi/pmi_outbox.h"
 #include "posts.h"
 
 enum { SIZE = 3 };
