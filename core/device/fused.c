@@ -17,7 +17,7 @@
 #define FUSED_ALIGN ((size_t)16)  /* bytes, of each buffer in a bundle */
 #define FUSED_WIDEST ((size_t)16) /* bytes of an element */
 
-/* A group. What the kernels do, `args` do not ask of the reduction. */
+/* A group. `args` ask the reduction for what the kernels do not do. */
 typedef struct fused_call {
   ring_device *device;
   const ring_buffer *buffers;

@@ -70,7 +70,7 @@ enum {
   RING_NCCL_AVG = 4
 };
 
-/* Where the factor of a pre-multiplied sum is: in memory that is read at once. */
+/* The place of the factor of a pre-multiplied sum: memory that is read at once. */
 enum { RING_NCCL_SCALAR_OF_HOST = 1 };
 
 /* X(field, function, result, arguments). */

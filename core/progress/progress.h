@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which thread moves a queue, and who wakes whom. README.md has the states and the reason why each wait ends.
+ * The choice of the thread that moves a queue, and wake-ups. README.md has the states and the reason why each wait ends.
  *
  * A queue is what several threads wait for, and one thread at a time moves: started collectives, messages, named
  * tensors. A thread that waits moves the queue itself, so that no other thread has to be woken. The progress thread
