@@ -93,9 +93,12 @@ svd_count <- function(comm, x) {
   count
 }
 
+# The rows have a last column of ones, which changes the rounding of the others. TruncatedSVD of
+# Python needs it, and so both languages get the same bits.
 svd_qr <- function(comm, x, k, left, most) {
-  triangle <- tsqr(comm, tsqr_rows(x), tsqr_names(x))
-  found <- lead(comm, c("d", "v"), tsqr_svd(triangle, k))
+  triangle <- tsqr(comm, tsqr_rows(x, rep(1, nrow(x))), c(tsqr_names(x), "ones"))
+  columns <- seq_len(ncol(x))
+  found <- lead(comm, c("d", "v"), tsqr_svd(triangle[columns, columns, drop = FALSE], k))
   v <- matrix(found$v, ncol(x), k, dimnames = list(colnames(x), NULL))
   found <- list(d = found$d[seq_len(most)], v = v)
   if (left) found$u <- svd_left(comm, x, list(d = found$d[seq_len(k)], v = v))

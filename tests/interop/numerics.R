@@ -51,6 +51,8 @@ for (size in 1:3) {
     }
     fit <- ring_prcomp(group, x)
     say("prcomp", c(fit$rotation, fit$center, sparkring:::prcomp_qr(group, x, TRUE, FALSE, 0L)$d))
+    fit <- ring_svd(group, x, u = FALSE)
+    say("svd", c(fit$v, fit$d))
     say("ridge", coef(ring_lm(group, e ~ a + b + c, data, ridge = 0.5)))
     say("plain", coef(ring_lm(group, e ~ 0 + a + b + c, data)))
     given <- ring_kmeans(group, x, rbind(all_rows[1:4, ], 1e6), tol = 0)

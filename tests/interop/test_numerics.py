@@ -89,6 +89,7 @@ def python_rank(comm, rows, seed):
             weight = np.abs(a - 1e6) * (a < 1e6 + 1)
             least = models.LinearRegression(comm=group).fit(x[:, :4], y, weight)
             pca = models.PCA(comm=group).fit(x)
+            svd = models.TruncatedSVD(6, comm=group, algorithm="exact").fit(x)
             ridge = models.Ridge(0.5, comm=group).fit(x[:, :3], y)
             plain = models.LinearRegression(comm=group, fit_intercept=False).fit(x[:, :3], y)
             for name, link in (
@@ -109,6 +110,7 @@ def python_rank(comm, rows, seed):
                 (size, "squares"): scaler.squares,
                 (size, "lm"): [least.intercept_, *least.coef_],
                 (size, "prcomp"): [*pca.components_.ravel(), *pca.mean_, *pca.singular_values_],
+                (size, "svd"): [*svd.components_.ravel(), *svd.singular_values_],
                 (size, "ridge"): [ridge.intercept_, *ridge.coef_],
                 (size, "plain"): plain.coef_,
                 (size, "given"): given.cluster_centers_,

@@ -142,7 +142,25 @@ def joined(rows: Rows, response: bool, ones: bool) -> Joined:
         triangle.add(block.x, last, np.sqrt(block.weight), ones)
 
     rows.each(take)
-    found = triangle.combine(rows.comm)
-    total = int(rows.comm.broadcast(np.array([triangle.rows]))[0])
+    return counted(rows.comm, triangle)
+
+
+def counted(comm: Communicator, triangle: tsqr.Triangle) -> Joined:
+    """Return the triangle and the count of the rows of all ranks. Collective."""
+    found = triangle.combine(comm)
+    total = int(comm.broadcast(np.array([triangle.rows]))[0])
     check_count(total)
     return Joined(found, total)
+
+
+def before_ones(rows: Rows) -> Joined:
+    """Compute the triangle of the features and a last column of ones. Collective.
+
+    Raises
+    ------
+    InvalidError
+        If no rank has a row.
+    """
+    triangle = tsqr.Triangle(rows.width + 1)
+    rows.each(lambda block: triangle.add(block.x, np.ones(len(block.x))))
+    return counted(rows.comm, triangle)

@@ -11,7 +11,6 @@ from sparkring import _numerics as numerics
 from sparkring._core import InvalidError
 from sparkring.models import _moments as moments
 from sparkring.models import _svd_random as svd_random
-from sparkring.models import _tsqr as tsqr
 from sparkring.models._base import Transformer
 from sparkring.models._checks import check_choice, check_flag, check_number, check_whole
 from sparkring.models._doubles import doubles
@@ -270,21 +269,19 @@ class TruncatedSVD(Transformer):
         self._take(singular, right, variance, float(around.variance.sum()))
 
     def _fit_fully(self, rows: Rows) -> None:
-        joined = moments.joined(rows, response=False, ones=True)
+        joined = moments.before_ones(rows)
         count = self.n_components
         check_most(count, min(joined.rows, rows.width))
 
         def decompose() -> dict[str, Any]:
             assert joined.triangle is not None
-            singular, right = directions(joined.triangle[:, 1:])
-            right = right[:count]
-            # Of the first row of R, the means: what is below is the spread around the means.
-            below = joined.triangle[1:, 1:]
+            singular, right = directions(joined.triangle[:-1, :-1])
+            right, around = right[:count], around_means(joined.triangle, joined.rows)
             return {
                 "singular": singular[:count],
                 "right": right,
-                "variance": np.sum((below @ right.T) ** 2, axis=0) / joined.rows,
-                "total": np.sum(below**2) / joined.rows,
+                "variance": np.sum((around @ right.T) ** 2, axis=0) / joined.rows,
+                "total": np.sum(around**2) / joined.rows,
             }
 
         found = lead(rows.comm, decompose)
@@ -337,9 +334,20 @@ def check_most(count: Any, most: int) -> None:
         raise InvalidError(f"n_components is {count}, and the rows of all ranks have {most}")
 
 
+def around_means(triangle: Array, rows: int) -> Array:
+    """Return a matrix with the cross products of columns around their means.
+
+    The last column of the triangle is of ones.
+    """
+    found: Array = (
+        triangle[:, :-1] - np.outer(triangle[:, -1], triangle[:, -1] @ triangle[:, :-1]) / rows
+    )
+    return found
+
+
 def directions(triangle: Array) -> tuple[Array, Array]:
     """Return the singular values and right vectors, with a positive largest element."""
-    singular, right = np.empty(triangle.shape[1]), tsqr.square(triangle)
+    singular, right = np.empty(len(triangle)), np.array(triangle, order="C")
     numerics.svd(right, singular)
     return singular, right
 

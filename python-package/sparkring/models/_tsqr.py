@@ -82,17 +82,6 @@ class Triangle:
         return message[: self.width**2].reshape(self.width, self.width)
 
 
-def square(rows: Array) -> Array:
-    """Return R of a few rows: the rows, if they are as many as columns."""
-    width = rows.shape[1]
-    if len(rows) == width:
-        return np.array(rows, order="C")
-    found = Triangle(width)
-    found.add(rows)
-    numerics.triangle_close(found.state, width)
-    return found.state[: width**2].reshape(width, width)
-
-
 def gather(rows: Rows, width: int, matrix: Callable[[Block], Array]) -> Array | None:
     """Return R of ``matrix(block)`` of all blocks on rank 0, and None elsewhere. Collective."""
     triangle = Triangle(width)
