@@ -27,7 +27,7 @@ sparkring-run --help           start the ranks of a job on this machine
 Examples
 --------
 >>> import numpy, sparkring
->>> sparkring.spark.run(lambda comm: int(comm.allreduce(comm.rank)), num_proc=-4)  # 4 for Spark
+>>> sparkring.spark.run(lambda comm: int(comm.allreduce(comm.rank)), num_proc=-4)
 [6, 6, 6, 6]
 >>> with sparkring.init() as comm:
 ...     mean = comm.allreduce(numpy.ones(3), op="avg")

@@ -37,6 +37,9 @@ LONG = """() => [...document.querySelectorAll('article code')]
 WIDE = """() => [...document.querySelectorAll('article table[data-text]')]
   .filter(each => innerWidth < 640 && each.scrollWidth > each.clientWidth)
   .map(each => each.textContent.slice(0, 60))"""
+# R within a text that was not executed, as a line break after `r leaves it.
+UNEXECUTED = """() => [...document.querySelectorAll('article :not(pre) > code')]
+  .map(each => each.textContent).filter(text => /^r\\s+\\w+\\(/.test(text))"""
 WORDS = """() => document.querySelector('article').innerText.split(/\\s+/).length"""
 
 
@@ -74,6 +77,8 @@ def faults_of(tab, name):
         yield f"cut off: {text}"
     for text in tab.evaluate(WIDE):
         yield f"scrolls: {text}"
+    for text in tab.evaluate(UNEXECUTED):
+        yield f"not executed: {text}"
     for url in tab.asked:
         if not url.startswith(("file:", "data:")):
             yield f"asks for {url}"
