@@ -6,7 +6,7 @@
 # A rank that fails breaks the communicator, so ranks in a collective call fail at once. Ranks that
 # compute have `exit_barrier_grace` seconds. Then all tasks end their ranks, in the same
 # round. They end their ranks at once when the call on the driver has ended (spark-log-forwarder.R).
-# Python's spark/_exit_barrier.py does the same over connections to rank 0.
+# In Python's spark/_exit_barrier.py the barrier is the close of the ring of the tasks.
 
 exit_barrier_grace <- 5 # seconds from a failure until the other ranks are ended
 exit_barrier_pauses <- c(0.005, 0.2) # seconds of the first and of the longest round

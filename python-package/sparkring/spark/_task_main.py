@@ -19,7 +19,6 @@ import functools
 import os
 import pickle
 import re
-import secrets
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,7 +32,7 @@ from sparkring.spark import _arrow as arrow
 from sparkring.spark import _child as child
 from sparkring.spark import _closure_codec as closure_codec
 from sparkring.spark import _script as script
-from sparkring.spark._exit_barrier import ExitBarrier, RankFailed, SocketBarrier
+from sparkring.spark._exit_barrier import ExitBarrier, RankFailed, RingBarrier
 from sparkring.spark._rank_result import Failure, RankResult, advise
 from sparkring.spark._results import hand_over
 from sparkring.spark._rows import Feed
@@ -69,8 +68,6 @@ class Attempt:
     address: Address | None  # of the driver, which shows the output of the ranks
     echo: bool | None  # whether the output is in the executor's log, too; None: never
     gpus: int = 0  # GPUs of each rank
-    # The key of the exit barrier.
-    key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     directory: str | None = None  # the driver's working directory, where all ranks run on its host
     route: Route | None = None  # of large results; None: all are part of the `RankResult`
     rows: Rows | None = None  # of frame=
@@ -83,7 +80,7 @@ class Attempt:
         return self.directory is not None
 
     def __repr__(self) -> str:
-        """Hide the keys. The address has a key, too."""
+        """Hide the key of the address."""
         return f"Attempt({self.number})"
 
 
@@ -226,10 +223,10 @@ def task(attempt: Attempt, batches: Iterable[Any]) -> Iterator[RankResult]:
     context = BarrierTaskContext.get()
     rank = context.partitionId()
     with StdioRedirect(rank, attempt.number, attempt.address, attempt.echo) as redirect:
-        barrier, incomplete = SocketBarrier(context, attempt.key), ""
+        barrier, incomplete = RingBarrier(context, attempt.options.get("ports")), ""
         with attempt.work.sources.directory(), feeding(attempt, batches) as feed:
             ended = run_child(
-                lambda: play(attempt, rank, barrier, redirect, feed), barrier.receive_peers, feed
+                lambda: play(attempt, rank, barrier, redirect, feed), barrier.connect, feed
             )
         rank_result = lost(rank, ended, attempt) if isinstance(ended, int) else ended
         if feed and feed.error and rank_result.failure:  # which it has caused, by missing rows
