@@ -114,10 +114,11 @@ typedef int (*ring_exchange_fn)(void *arg, const char *mine, ring_exchange_put_f
  * 0 or NULL has its default. Durations are seconds, more than 0. Strings are read in ring_comm_open only.
  * All ranks pass the same algorithms, connections, encryption and backend, else RING_MISMATCH. The ranks
  * come from
- *   an exchange      rank, size, addresses and `exchange`
- *   addresses        rank, size and either `addresses` or `root_address`
- *   the environment  rank -1: as sparkring-run, Open MPI, MPICH, Slurm or torchrun has set it, missing
- *                    fields from SPARKRING_* (vignette "rendezvous"); without any, a world of one */
+ *
+ * - an exchange: rank, size, addresses and `exchange`;
+ * - addresses: rank, size and either `addresses` or `root_address`; or
+ * - the environment: rank -1, as sparkring-run, Open MPI, MPICH, Slurm or torchrun has set it, missing
+ *   fields from SPARKRING_* (vignette "rendezvous"); without any, a world of one. */
 typedef struct ring_options {
   size_t struct_size;
 

@@ -94,17 +94,17 @@ typedef enum ring_operation_kind {
 /* A collective on a named tensor. Begin with RING_OPERATION_INIT. All ranks pass the same name, kind,
  * shape, dtype, op, root and factors, and buffers with the same counts; else RING_MISMATCH.
  *
- *   allreduce        output has the shape of input, and may be input
- *   allreduce_group  `buffers` in place of input, output and shape: all or none of them; of one dtype,
- *                    or of the dtypes in `dtypes`
- *   reduce_scatter   rank r gets rows of the sum: shape[0] / size, one more on the first
- *                    shape[0] % size ranks; the library allocates the output
- *   broadcast        output gets root's input, and may be input
- *   allgather        concatenates along the first dimension, which may differ between ranks; the
- *                    library allocates the output
- *   alltoall         sends splits[r] rows to rank r; splits NULL: equal parts; the first dimension may
- *                    differ between ranks; the library allocates the output
- *   barrier          no tensor
+ * - allreduce: output has the shape of input, and may be input.
+ * - allreduce_group: `buffers` in place of input, output and shape, all or none of them, of one dtype or
+ *   of the dtypes in `dtypes`.
+ * - reduce_scatter: rank r gets rows of the sum: shape[0] / size, one more on the first shape[0] % size
+ *   ranks; the library allocates the output.
+ * - broadcast: output gets root's input, and may be input.
+ * - allgather: concatenates along the first dimension, which may differ between ranks; the library
+ *   allocates the output.
+ * - alltoall: sends splits[r] rows to rank r; splits NULL: equal parts; the first dimension may differ
+ *   between ranks; the library allocates the output.
+ * - barrier: no tensor.
  *
  * The factors multiply the elements of the three reductions before and after, as ring_comm_scale does. The
  * root of a broadcast reads `input` only. A note is what the caller compares besides: ranks that pass
