@@ -135,8 +135,9 @@ typedef struct ring_options {
                              SPARKRING_ENCRYPTION (1 or 0), else off */
 
   /* Limits. */
-  uint16_t port_first; /* ports to listen on, both ends included; 0: any free port for links, and */
-  uint16_t port_last;  /*   21000 to 31999 for finding rank 0 */
+  uint16_t
+      port_first; /* to listen on; 0: any free port for links, 21000 to 31999 for finding rank 0 */
+  uint16_t port_last;  /* the last of the ports; 0 if port_first is 0 */
   double timeout;      /* until all ranks must have joined, from the exchange's end on; 0: 300 */
   double call_timeout; /* that a call waits with nothing moving, or is in MPI; 0: 600 */
   double warn_after; /* the same before `log` is called, doubled each time; RING_NEVER: no warnings;
