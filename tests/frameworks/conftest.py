@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real frameworks train on real ranks, with what sparkring tells them and nothing else.
 
-Ranks are processes that sparkring-run starts (tests/python/ranks.py). Frameworks are imported on
-the ranks only.
+Ranks are processes that sparkring-run starts (tests/python/ranks.py). The zygote from which they
+are forked has imported PyTorch, or the modules that a test file names as IMPORTED. TensorFlow stays
+away from PyTorch on the stub of NCCL: it gives its BoringSSL to libraries that are loaded later.
 """
 
 import os
@@ -17,6 +18,7 @@ sys.path[:0] = FOLDERS
 import pytest  # noqa: E402
 import ranks  # noqa: E402 (it is in one of the folders)
 
+ranks.IMPORTED += ("torch._dynamo", "torch.distributed._functional_collectives")
 ranks.DEADLINE = 400  # TensorFlow's import alone takes half a minute where others are at work, too
 os.environ["PYTHONPATH"] = os.pathsep.join(FOLDERS)
 os.environ["OMP_NUM_THREADS"] = "1"

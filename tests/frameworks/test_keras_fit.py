@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from ranks import run
 
+IMPORTED = ("jax", "tensorflow")
 ROWS, EPOCHS, BATCH = 384, 3, 64
 
 

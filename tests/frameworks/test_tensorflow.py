@@ -10,6 +10,7 @@ import digits
 import numpy as np
 from ranks import open_comm, run
 
+IMPORTED = ("tensorflow", "tf_keras")
 EPOCHS, BATCH = 15, 64
 
 

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from ranks import run
 
+IMPORTED = ("tensorflow", "tf_keras")
+
 
 def modes(tf, function):
     """Return the function as it is, and compiled."""

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a function of a test module on every rank of a job, each in a process of its own.
 
-The ranks are started by sparkring-run. What the function returns or raises comes back as a pickle;
-a rank that dies without one fails the test with everything that the job has printed.
+The ranks are started by sparkring-run, forked from a zygote with what they import (zygote.py). What
+the function returns or raises comes back as a pickle; a rank that dies without one fails the test
+with everything that the job has printed.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sparkring
 import standin
+import zygote
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
 HERE = Path(__file__).parent
 DEADLINE = 180  # seconds for a job
 STRETCH = 1 + int(os.getloadavg()[0] / os.cpu_count() / 2)  # for a machine that is busy
 LIMIT = 3 * STRETCH  # seconds until a failure is known everywhere: one, and what sanitizers need
+IMPORTED = ("numpy", "sparkring")  # by the zygote, where a test file has no IMPORTED of its own
 LAUNCHER = [sys.executable, "-m", "sparkring._launch.launcher"]
 
 
@@ -59,11 +63,20 @@ def outcomes(size: int, function: Callable[..., Any], *arguments: Any) -> list[O
         folder = Path(name)
         work = (function.__module__, function.__name__, arguments)
         (folder / "work").write_bytes(pickle.dumps(work))
-        job = launch(size, sys.executable, str(HERE / "ranks.py"), name)
-        said = (job.stdout + job.stderr).decode(errors="replace")
-        assert job.returncode == 0, said
+        code, said = run_ranks(size, folder, sys.modules[function.__module__])
+        assert code == 0, said
         print(said)  # pytest shows it when the test fails
         return [read_outcome(folder / str(rank)) for rank in range(size)]
+
+
+def run_ranks(size: int, folder: Path, test: ModuleType) -> tuple[int, str]:
+    """Run main(folder) on every rank; return the exit code of the job and its output."""
+    if "LD_PRELOAD" not in os.environ:
+        modules = getattr(test, "IMPORTED", IMPORTED)
+        return zygote.zygote_of(modules).launch(size, folder, DEADLINE)
+    # A sanitizer finds leaks in a process that was executed: a fork leaves locks of Python behind.
+    job = launch(size, sys.executable, str(HERE / "ranks.py"), str(folder))
+    return job.returncode, (job.stdout + job.stderr).decode(errors="replace")
 
 
 def read_outcome(path: Path) -> Outcome:
