@@ -48,7 +48,7 @@ class Task:
 def connect(task, barrier):
     """Connect the task as the process of Spark does, and its rank as the child of it does."""
     rank = copy.copy(barrier)
-    rank.rank_end = barrier.rank_end.dup()
+    rank.task_end, rank.rank_end = barrier.task_end.dup(), barrier.rank_end.dup()
     with ThreadPoolExecutor(1) as thread:
         joined = thread.submit(rank.connect_all, task)
         barrier.connect()
@@ -111,6 +111,21 @@ def test_all_wait_for_the_last(ranks, last):
     assert [(error, barriers) for _, error, barriers, _ in told] == [(None, 0)] * SIZE
     begun, *_ = told[last]
     assert all(ended >= begun for *_, ended in told)
+
+
+@pytest.mark.forks
+def test_a_stage_of_one_task(monkeypatch):
+    """The ring of one rank needs no exchange; rank and task are processes."""
+    monkeypatch.setattr(Task, "getTaskInfos", lambda task: [types.SimpleNamespace(address="a:1")])
+    task = Task(0, {"texts": [None], "all": threading.Barrier(1)})
+    barrier = exit_barrier.RingBarrier(task)
+    process = os.fork()
+    if process == 0:
+        barrier.connect_all(task)
+        os._exit(0)
+    barrier.connect()
+    assert os.waitpid(process, 0)[1] == 0
+    assert timed_wait(barrier, ended(task))[1] is None
 
 
 @pytest.mark.parametrize("encrypted", [False, True])

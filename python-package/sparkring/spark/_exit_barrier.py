@@ -77,6 +77,7 @@ class RingBarrier:
 
     def connect_all(self, comm: Communicator) -> None:
         """Send the text of the task of each rank to all tasks. The rank calls this."""
+        self.task_end.close()  # else the end of the task's connection could not be seen
         with self.rank_end:
             self.rank_end.sendall(bytes([comm.encrypted]))
             with self.rank_end.makefile() as task:
