@@ -70,6 +70,7 @@ def ranks(monkeypatch):
             barrier = exit_barrier.RingBarrier(task, ports)
             prepare(task, barrier)
             connect(task, barrier)
+            every.wait(10)  # the end of a task may fail the opening of a slower one
             try:
                 return work(task, barrier)
             finally:
