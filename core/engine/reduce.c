@@ -160,25 +160,32 @@ REDUCE_CONVERT(float16_narrow, float, uint16_t, ring_float16_from_float32)
 REDUCE_CONVERT(bfloat16_widen, uint16_t, float, ring_bfloat16_to_float32)
 REDUCE_CONVERT(bfloat16_narrow, float, uint16_t, ring_bfloat16_from_float32)
 
+void ring_reduction_widen(ring_dtype dtype, float *to, const void *from, size_t count) {
+  (dtype == RING_FLOAT16 ? reduce_float16_widen : reduce_bfloat16_widen)(to, from, count);
+}
+
+void ring_reduction_narrow(ring_dtype dtype, void *to, const float *from, size_t count) {
+  (dtype == RING_FLOAT16 ? reduce_float16_narrow : reduce_bfloat16_narrow)(to, from, count);
+}
+
 enum { REDUCE_BLOCK = 512 };
 
 static void reduce_halves(const ring_reduction *reduction, reduce_kernel *kernel, void *destination,
                           const void *local, const void *received, size_t count) {
-  bool is_float16 = reduction->dtype == RING_FLOAT16;
-  void (*widen)(float *, const uint16_t *, size_t) =
-      is_float16 ? reduce_float16_widen : reduce_bfloat16_widen;
-  void (*narrow)(uint16_t *, const float *, size_t) =
-      is_float16 ? reduce_float16_narrow : reduce_bfloat16_narrow;
+  ring_dtype dtype = reduction->dtype;
   float local_block[REDUCE_BLOCK], block[REDUCE_BLOCK];
   for (size_t done = 0, length; done < count; done += length) {
     length = count - done < REDUCE_BLOCK ? count - done : REDUCE_BLOCK;
     const float *left = reduction->local_wide ? (const float *)local + done : local_block;
     const float *right = reduction->received_wide ? (const float *)received + done : block;
     float *to = reduction->destination_wide ? (float *)destination + done : block;
-    if (!reduction->local_wide) widen(local_block, (const uint16_t *)local + done, length);
-    if (!reduction->received_wide) widen(block, (const uint16_t *)received + done, length);
+    if (!reduction->local_wide)
+      ring_reduction_widen(dtype, local_block, (const uint16_t *)local + done, length);
+    if (!reduction->received_wide)
+      ring_reduction_widen(dtype, block, (const uint16_t *)received + done, length);
     kernel(to, left, right, length, reduction->divisor);
-    if (!reduction->destination_wide) narrow((uint16_t *)destination + done, to, length);
+    if (!reduction->destination_wide)
+      ring_reduction_narrow(dtype, (uint16_t *)destination + done, to, length);
   }
 }
 
@@ -226,10 +233,6 @@ void ring_reduction_fold(const ring_reduction *reduction, int divisor, const voi
   ring_reduction_apply(&both, destination, sources[0], sources[1], count);
 }
 
-void ring_reduction_widen(ring_dtype dtype, float *to, const void *from, size_t count) {
-  (dtype == RING_FLOAT16 ? reduce_float16_widen : reduce_bfloat16_widen)(to, from, count);
-}
-
 /* Halves are divided where they are still float32. All other quotients are those of the average of two, of
  * which one adds nothing: -0 to floats, so that a sum of -0 stays -0. */
 static void reduce_divide(ring_dtype dtype, int divisor, void *to, const void *from, size_t count) {
@@ -261,7 +264,6 @@ void ring_reduction_finish(ring_dtype dtype, int divisor, void *to, const void *
     length = count - done < REDUCE_BLOCK ? count - done : REDUCE_BLOCK;
     const float *sums = (const float *)from + done;
     if (divisor != 0) reduce_divide(dtype, divisor, block, sums, length);
-    (dtype == RING_FLOAT16 ? reduce_float16_narrow : reduce_bfloat16_narrow)(
-        (uint16_t *)to + done, divisor != 0 ? block : sums, length);
+    ring_reduction_narrow(dtype, (uint16_t *)to + done, divisor != 0 ? block : sums, length);
   }
 }

@@ -37,10 +37,12 @@ void ring_reduction_apply(const ring_reduction *reduction, void *destination, co
 void ring_reduction_fold(const ring_reduction *reduction, int divisor, const void *const *sources,
                          int number, void *destination, size_t count);
 
-/* Elements that were reduced elsewhere, as MPI does. Accumulators of halves are float32, of any other dtype
- * elements. widen: to[i] = from[i] as an accumulator, of a half. finish: to[i] = from[i], which are
- * accumulators, divided by `divisor` unless that is 0, as elements; `to` may be `from` where both are. */
+/* Converts halves of a dtype to float32, and back. */
 void ring_reduction_widen(ring_dtype dtype, float *to, const void *from, size_t count);
+void ring_reduction_narrow(ring_dtype dtype, void *to, const float *from, size_t count);
+
+/* Finishes elements that were reduced elsewhere, as MPI does: to[i] = from[i] divided by `divisor`, unless that is 0.
+ * `from` are accumulators, float32 for halves, else elements; `to` may be `from` if both are elements. */
 void ring_reduction_finish(ring_dtype dtype, int divisor, void *to, const void *from, size_t count);
 
 #endif
