@@ -91,6 +91,9 @@ typedef enum ring_operation_kind {
   RING_OPERATION_BARRIER = 6
 } ring_operation_kind;
 
+/* The kind of that name, such as "allreduce_group"; else RING_INVALID. */
+RING_API ring_status ring_operation_parse(const char *name, ring_operation_kind *kind);
+
 /* A collective on a named tensor. Begin with RING_OPERATION_INIT. All ranks pass the same name, kind,
  * shape, dtype, op, root and factors, and buffers with the same counts; else RING_MISMATCH.
  *

@@ -11,10 +11,28 @@
 
 enum { TENSOR_HEAD = 27, TENSOR_TEXT_EXTENTS = 8, TENSOR_TEXT_NOTE = 100 };
 
+enum { TENSOR_KINDS = RING_OPERATION_BARRIER + 1 };
+
+static const char *const tensor_kinds[TENSOR_KINDS] = {
+    [RING_OPERATION_ALLREDUCE] = "allreduce",
+    [RING_OPERATION_ALLREDUCE_GROUP] = "allreduce_group",
+    [RING_OPERATION_REDUCE_SCATTER] = "reduce_scatter",
+    [RING_OPERATION_BROADCAST] = "broadcast",
+    [RING_OPERATION_ALLGATHER] = "allgather",
+    [RING_OPERATION_ALLTOALL] = "alltoall",
+    [RING_OPERATION_BARRIER] = "barrier"};
+
 const char *ring_operation_name(ring_operation_kind kind) {
-  static const char *const names[] = {"allreduce", "allreduce_group", "reduce_scatter", "broadcast",
-                                      "allgather", "alltoall",        "barrier"};
-  return (unsigned)kind < sizeof names / sizeof *names ? names[kind] : "unknown operation";
+  return (unsigned)kind < TENSOR_KINDS ? tensor_kinds[kind] : "unknown operation";
+}
+
+ring_status ring_operation_parse(const char *name, ring_operation_kind *kind) {
+  for (int i = 0; name != NULL && kind != NULL && i < TENSOR_KINDS; i++)
+    if (strcmp(name, tensor_kinds[i]) == 0) {
+      *kind = (ring_operation_kind)i;
+      return RING_OK;
+    }
+  return RING_INVALID;
 }
 
 bool ring_operation_reduces(ring_operation_kind kind) {

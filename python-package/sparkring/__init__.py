@@ -50,7 +50,6 @@ from sparkring._core import (
     NoMemoryError,
     PeerLostError,
     RingError,
-    Submission,
     SystemCallError,
     TimeoutError,  # noqa: A004 (it is Python's TimeoutError as well)
     UnsupportedError,
@@ -63,6 +62,7 @@ from sparkring._init import init
 from sparkring._messages import Messages, MessageStatus, Transfer
 from sparkring._reducer import Reducer
 from sparkring._request import Request
+from sparkring._submission import Submission
 from sparkring.frameworks import (
     gpus,
     jax_config,

@@ -10,6 +10,7 @@ from typing_extensions import Buffer, Self, disjoint_base
 _Result = TypeVar("_Result", covariant=True)
 _Comm = TypeVar("_Comm", bound=CommunicatorBase)
 _Started = TypeVar("_Started", bound=RequestBase[Any])
+_Submitted = TypeVar("_Submitted", bound=SubmissionBase)
 
 version: Final[str]
 openssl: Final[str]  # of the library that the extension uses, which need not be Python's
@@ -203,7 +204,8 @@ class PmiHandle:
 class ReducerHandle:
     def submit(
         self,
-        kind: int,
+        type: type[_Submitted],
+        kind: str,
         name: str,
         x: Any,
         out: Any,
@@ -215,19 +217,19 @@ class ReducerHandle:
         splits: list[int] | None,
         note: str | None,
         /,
-    ) -> Submission: ...
+    ) -> _Submitted: ...
     def join(self) -> int: ...
     def leave(self) -> None: ...
     def close(self) -> None: ...
     def abort(self, reason: str | None, /) -> None: ...
     def counters(self) -> dict[str, Any]: ...
 
-@final
-class Submission:
+@disjoint_base
+class SubmissionBase:
     @property
-    def rows(self) -> list[int] | None: ...
-    def wait(self) -> Any: ...
-    def test(self) -> bool: ...
+    def _rows(self) -> list[int] | None: ...
+    def _wait(self) -> Any: ...
+    def _test(self) -> bool: ...
 
 @disjoint_base
 class CommunicatorBase:

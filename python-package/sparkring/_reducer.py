@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 from sparkring import _core
 from sparkring import _options as options
 from sparkring._closing import Closing
-from sparkring._core import ReducerHandle, Submission
+from sparkring._core import ReducerHandle
+from sparkring._submission import Submission
 
 if TYPE_CHECKING:
     from sparkring._communicator import Communicator
-
-_ALLREDUCE, _GROUP, _REDUCE_SCATTER, _BROADCAST, _ALLGATHER, _ALLTOALL, _BARRIER = range(7)
 
 
 class Reducer(Closing):
@@ -40,7 +39,7 @@ class Reducer(Closing):
 
     def _submit(
         self,
-        kind: int,
+        kind: str,
         name: str,
         x: Any,
         *,
@@ -54,7 +53,9 @@ class Reducer(Closing):
     ) -> Submission:
         options.check_text("name", name)
         parts = None if splits is None else list(splits)
-        return self._handle.submit(kind, name, x, out, op, root, dtype, *factors, parts, note)
+        return self._handle.submit(
+            Submission, kind, name, x, out, op, root, dtype, *factors, parts, note
+        )
 
     def allreduce(
         self,
@@ -97,7 +98,7 @@ class Reducer(Closing):
         """
         factors = (prescale, postscale)
         return self._submit(
-            _ALLREDUCE, name, x, out=out, op=op, dtype=dtype, factors=factors, note=note
+            "allreduce", name, x, out=out, op=op, dtype=dtype, factors=factors, note=note
         )
 
     def allreduce_group(
@@ -146,7 +147,14 @@ class Reducer(Closing):
         names = dtype if dtype is None or isinstance(dtype, str) else list(dtype)
         factors, notes = (prescale, postscale), _with_shapes(note, arrays)
         return self._submit(
-            _GROUP, name, arrays, out=outputs, op=op, dtype=names, factors=factors, note=notes
+            "allreduce_group",
+            name,
+            arrays,
+            out=outputs,
+            op=op,
+            dtype=names,
+            factors=factors,
+            note=notes,
         )
 
     def reduce_scatter(
@@ -184,7 +192,7 @@ class Reducer(Closing):
         """
         factors = (prescale, postscale)
         return self._submit(
-            _REDUCE_SCATTER, name, x, op=op, dtype=dtype, factors=factors, note=note
+            "reduce_scatter", name, x, op=op, dtype=dtype, factors=factors, note=note
         )
 
     def broadcast(
@@ -211,7 +219,7 @@ class Reducer(Closing):
         InvalidError
             As for `allreduce`.
         """
-        return self._submit(_BROADCAST, name, x, out=out, root=root, dtype=dtype)
+        return self._submit("broadcast", name, x, out=out, root=root, dtype=dtype)
 
     def allgather(
         self, name: str, x: Any, dtype: str | None = None, note: str | None = None
@@ -237,7 +245,7 @@ class Reducer(Closing):
         InvalidError
             As for `allreduce`.
         """
-        return self._submit(_ALLGATHER, name, x, dtype=dtype, note=note)
+        return self._submit("allgather", name, x, dtype=dtype, note=note)
 
     def alltoall(
         self, name: str, x: Any, splits: Iterable[int] | None = None, dtype: str | None = None
@@ -264,7 +272,7 @@ class Reducer(Closing):
         InvalidError
             As for `allreduce`.
         """
-        return self._submit(_ALLTOALL, name, x, splits=splits, dtype=dtype)
+        return self._submit("alltoall", name, x, splits=splits, dtype=dtype)
 
     def barrier(self, name: str, note: str | None = None) -> Submission:
         """Complete when all ranks have submitted the name.
@@ -281,7 +289,7 @@ class Reducer(Closing):
         Submission
             Of None.
         """
-        return self._submit(_BARRIER, name, None, note=note)
+        return self._submit("barrier", name, None, note=note)
 
     def join(self) -> int:
         """Give zeros to the operations of the other ranks until all ranks have joined.

@@ -21,6 +21,7 @@
 #include "pmi.h"
 #include "reducer.h"
 #include "request.h"
+#include "submission.h"
 #include "tls.h"
 
 /* A new reference, or NULL with an exception. */

@@ -1,156 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A submission keeps the views of its arrays open until it is done. Its result is made by the first wait
- * or test after the end. A submission or a reducer that is dropped in a hook of the core, or when the
- * interpreter ends, is never freed: the core may use its memory.
+ * A reducer that is dropped in a hook of the core, or when the interpreter ends, is never freed: the core may use its
+ * memory.
  */
 #include "reducer.h"
-
-#include <stddef.h>
-#include <string.h>
 
 #include "arguments.h"
 #include "collective.h"
 #include "error.h"
 #include "gil.h"
-#include "operands.h"
-
-typedef struct reducer_object {
-  PyObject_HEAD comm_object *comm;
-  ring_reducer *reducer;
-} reducer_object;
-
-typedef struct submission_object {
-  PyObject_HEAD reducer_object *reducer;
-  ring_submission *submission;
-  operands *operands; /* NULL: of a barrier, and when they are closed */
-  PyObject *result, *rows;
-  bool allocates; /* the core allocates the output */
-  bool group;
-  bool settled;
-  bool waiting;
-} submission_object;
+#include "submission.h"
 
 static module_state *reducer_state(const reducer_object *self) {
   return comm_state(self->comm);
 }
 
-static PyObject *reducer_raise(const reducer_object *self, ring_status status) {
+PyObject *reducer_raise(const reducer_object *self, ring_status status) {
   return error_raise(reducer_state(self), status, ring_reducer_error(self->reducer));
-}
-
-/* ---- Results ------------------------------------------------------------------------------ */
-
-/* Copies the output of the core into an array of its rows. */
-static PyObject *settle_rows(submission_object *self) {
-  int64_t rows;
-  void *output = ring_submission_take_output(self->submission, &rows);
-  operands *o = self->operands;
-  self->operands = NULL;
-  if (operands_make_rows(o, self->reducer->comm, (Py_ssize_t)rows) < 0) {
-    ring_free(output);
-    return NULL;
-  }
-  if (output) memcpy(o->out.buffer.buf, output, (size_t)o->out.buffer.len);
-  ring_free(output);
-  return operands_finish(o, true);
-}
-
-static PyObject *settle_row_counts(const submission_object *self) {
-  const int64_t *rows = ring_submission_rows(self->submission);
-  int size = rows ? ring_comm_size(self->reducer->comm->comm) : 0;
-  PyObject *list = PyList_New(size);
-  for (int r = 0; list && r < size; r++) {
-    PyObject *number = PyLong_FromLongLong(rows[r]);
-    if (number == NULL || PyList_SetItem(list, r, number) < 0) Py_CLEAR(list);
-  }
-  return list;
-}
-
-static PyObject *settle_result(submission_object *self, bool succeeded) {
-  operands *o = self->operands;
-  if (succeeded && self->allocates) return settle_rows(self);
-  self->operands = NULL;
-  if (self->group) return operands_finish_list(o, succeeded);
-  if (o) return operands_finish(o, succeeded);
-  if (!succeeded) return NULL;
-  Py_RETURN_NONE;
-}
-
-/* The result of a submission that is done, or NULL with an exception. */
-static PyObject *submission_answer(submission_object *self, ring_status status) {
-  module_state *state = reducer_state(self->reducer);
-  if (PyErr_Occurred()) return NULL; /* from a signal handler */
-  if (status == RING_INVALID) return reducer_raise(self->reducer, status);
-  if (!self->settled) {
-    self->settled = true;
-    self->result = settle_result(self, status == RING_OK);
-    if (status == RING_OK && self->result) self->rows = settle_row_counts(self);
-    if (status == RING_OK && PyErr_Occurred()) return NULL;
-  }
-  if (status != RING_OK) return error_raise(state, status, ring_submission_error(self->submission));
-  if (self->result == NULL) return error_raise(state, RING_NO_MEMORY, NULL);
-  Py_INCREF(self->result);
-  return self->result;
-}
-
-static PyObject *submission_wait(PyObject *object, PyObject *unused) {
-  (void)unused;
-  submission_object *self = (submission_object *)object;
-  static const ring_error busy = {
-      .status = RING_BUSY, .rank = -1, .message = "another thread is waiting for this submission"};
-  if (self->waiting) return error_raise(reducer_state(self->reducer), RING_BUSY, &busy);
-  self->waiting = true;
-  gil_release();
-  ring_status status = ring_submission_wait(self->submission);
-  gil_take();
-  self->waiting = false;
-  return submission_answer(self, status);
-}
-
-static PyObject *submission_test(PyObject *object, PyObject *unused) {
-  (void)unused;
-  submission_object *self = (submission_object *)object;
-  int done = 0;
-  ring_status status = self->waiting ? RING_OK : ring_submission_test(self->submission, &done);
-  if (!done) Py_RETURN_FALSE;
-  PyObject *result = submission_answer(self, status);
-  if (result == NULL) return NULL;
-  Py_DECREF(result);
-  Py_RETURN_TRUE;
-}
-
-static PyObject *submission_rows(PyObject *object, void *unused) {
-  (void)unused;
-  submission_object *self = (submission_object *)object;
-  PyObject *rows = self->rows ? self->rows : Py_None;
-  Py_INCREF(rows);
-  return rows;
-}
-
-static void submission_dealloc(PyObject *object) {
-  submission_object *self = (submission_object *)object;
-  PyTypeObject *type = Py_TYPE(object);
-  int done = 1;
-  if (self->submission) ring_submission_test(self->submission, &done);
-  bool leaves = !done && (gil_in_hook() || gil_is_ending());
-  if (self->submission && !leaves) {
-    PyObject *kind, *value, *traceback;
-    PyErr_Fetch(&kind, &value, &traceback);
-    gil_release();
-    ring_submission_free(self->submission);
-    gil_take();
-    PyErr_Restore(kind, value, traceback);
-  }
-  if (!leaves) {
-    if (!self->settled) Py_XDECREF(settle_result(self, false));
-    Py_CLEAR(self->result);
-    Py_CLEAR(self->rows);
-    Py_CLEAR(self->reducer);
-  }
-  freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
-  free_object(object);
-  Py_DECREF(type);
 }
 
 /* ---- Submitting --------------------------------------------------------------------------- */
@@ -164,6 +30,13 @@ typedef struct submit_work {
   operands *operands;
   bool group;
 } submit_work;
+
+/* Whether the core allocates the output. */
+static bool submit_allocates(const submit_work *work) {
+  ring_operation_kind kind = work->operation.kind;
+  return kind == RING_OPERATION_REDUCE_SCATTER || kind == RING_OPERATION_ALLGATHER ||
+         kind == RING_OPERATION_ALLTOALL;
+}
 
 /* The name of the dtype of array `i`: of a group, an item of a list. */
 static int submit_read_dtype(PyObject *dtype, Py_ssize_t i, const char **name) {
@@ -179,9 +52,7 @@ static int submit_read_dtype(PyObject *dtype, Py_ssize_t i, const char **name) {
 static int submit_open(submit_work *work, comm_object *comm, PyObject *x, PyObject *out,
                        PyObject *dtype) {
   Py_ssize_t count = work->group ? PyList_Size(x) : 1;
-  bool allocates = work->operation.kind == RING_OPERATION_REDUCE_SCATTER ||
-                   work->operation.kind == RING_OPERATION_ALLGATHER ||
-                   work->operation.kind == RING_OPERATION_ALLTOALL;
+  bool allocates = submit_allocates(work);
   operands **last = &work->operands;
   for (Py_ssize_t i = 0; i < count; i++) {
     PyObject *to = work->group && out != Py_None ? PyList_GetItem(out, i) : out;
@@ -258,23 +129,18 @@ static void submit_end(submit_work *work, bool submitted) {
                          : operands_finish(work->operands, false));
 }
 
-static PyObject *submit_make(reducer_object *self, submit_work *work) {
-  module_state *state = reducer_state(self);
-  submission_object *made = (submission_object *)PyType_GenericAlloc(state->submission_type, 0);
+static PyObject *submit_make(reducer_object *self, PyTypeObject *type, submit_work *work) {
+  submission_object *made = submission_make(type, self);
   if (made == NULL) return NULL;
-  ring_operation_kind kind = work->operation.kind;
   ring_status status = ring_reducer_submit(self->reducer, &work->operation, &made->submission);
   if (status != RING_OK) {
-    made->settled = true;
     Py_DECREF((PyObject *)made);
     return reducer_raise(self, status);
   }
-  Py_INCREF((PyObject *)self);
-  made->reducer = self;
   made->operands = work->operands;
   made->group = work->group;
-  made->allocates = kind == RING_OPERATION_REDUCE_SCATTER || kind == RING_OPERATION_ALLGATHER ||
-                    kind == RING_OPERATION_ALLTOALL;
+  made->allocates = submit_allocates(work);
+  made->settled = false;
   return (PyObject *)made;
 }
 
@@ -286,27 +152,37 @@ static int submit_read_numbers(submit_work *work, module_state *state, PyObject 
   return arguments_read_real(postscale, "postscale", &operation->postscale);
 }
 
-/* submit(kind, name, x, out, op, root, dtype, prescale, postscale, splits, note): x and out are lists for a
- * group, and dtype may be one. A barrier has no x. */
+static int submit_read_kind(submit_work *work, module_state *state, const char *name) {
+  ring_operation_kind *kind = &work->operation.kind;
+  if (ring_operation_parse(name, kind) != RING_OK) {
+    error_invalid(state, "\"%s\" is not an operation of a reducer", name);
+    return -1;
+  }
+  work->group = *kind == RING_OPERATION_ALLREDUCE_GROUP;
+  return 0;
+}
+
+/* submit(type, kind, name, x, out, op, root, dtype, prescale, postscale, splits, note): `type` is the class of the
+ * submission, kind the name of an operation; x and out are lists for a group, and dtype may be one. A barrier has no
+ * x. */
 static PyObject *reducer_submit(PyObject *object, PyObject *args) {
   reducer_object *self = (reducer_object *)object;
   module_state *state = reducer_state(self);
   submit_work work = {.operation = RING_OPERATION_INIT};
-  PyObject *x, *out, *op, *root, *splits, *dtype, *prescale, *postscale;
-  const char *op_name;
-  int kind;
-  if (!PyArg_ParseTuple(args, "isOOOOOOOOz:submit", &kind, &work.operation.name, &x, &out, &op,
-                        &root, &dtype, &prescale, &postscale, &splits, &work.operation.note) ||
-      arguments_read_text(op, "op", &op_name) < 0 ||
+  PyObject *type, *x, *out, *op, *root, *splits, *dtype, *prescale, *postscale;
+  const char *kind, *op_name;
+  if (!PyArg_ParseTuple(args, "O!ssOOOOOOOOz:submit", &PyType_Type, &type, &kind,
+                        &work.operation.name, &x, &out, &op, &root, &dtype, &prescale, &postscale,
+                        &splits, &work.operation.note) ||
+      submit_read_kind(&work, state, kind) < 0 || arguments_read_text(op, "op", &op_name) < 0 ||
       collective_parse_op(state, op_name, &work.operation.op) < 0 ||
       submit_read_numbers(&work, state, root, prescale, postscale) < 0)
     return NULL;
-  work.operation.kind = (ring_operation_kind)kind;
-  work.group = kind == RING_OPERATION_ALLREDUCE_GROUP;
+  bool has_arrays = work.operation.kind != RING_OPERATION_BARRIER;
   PyObject *made = NULL;
-  if ((kind == RING_OPERATION_BARRIER || submit_open(&work, self->comm, x, out, dtype) == 0) &&
+  if ((!has_arrays || submit_open(&work, self->comm, x, out, dtype) == 0) &&
       submit_fill(&work, self->comm) == 0 && submit_read_splits(&work, self->comm, splits) == 0)
-    made = submit_make(self, &work);
+    made = submit_make(self, (PyTypeObject *)type, &work);
   submit_end(&work, made != NULL);
   return made;
 }
@@ -401,8 +277,7 @@ static void reducer_dealloc(PyObject *object) {
 
 static PyObject *reducer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   (void)type, (void)args, (void)kwargs;
-  PyErr_SetString(PyExc_TypeError, "Communicator.reducer() makes a reducer, and the methods of a"
-                                   " reducer make submissions");
+  PyErr_SetString(PyExc_TypeError, "Communicator.reducer() makes a reducer");
   return NULL;
 }
 
@@ -428,48 +303,4 @@ PyType_Spec reducer_type_spec = {
     .basicsize = sizeof(reducer_object),
     .flags = Py_TPFLAGS_DEFAULT,
     .slots = reducer_slots,
-};
-
-static PyMethodDef submission_methods[] = {
-    {"wait", submission_wait, METH_NOARGS,
-     "wait($self, /)\n--\n\n"
-     "Wait until the operation is done, and return its result.\n\n"
-     "Returns\n-------\n"
-     "array, list of array or None\n"
-     "    As the method of `Reducer` says.\n\n"
-     "Raises\n------\n"
-     "MismatchError\n"
-     "    When ranks pass different arrays or arguments under the name; later submissions work.\n"
-     "PeerLostError, TimeoutError, AbortedError\n"
-     "    When a rank dies, hangs, misses the name or aborts."},
-    {"test", submission_test, METH_NOARGS,
-     "test($self, /)\n--\n\n"
-     "Return whether the operation is done, without waiting.\n\n"
-     "Returns\n-------\nbool\n\n"
-     "Raises\n------\n"
-     "MismatchError, PeerLostError, TimeoutError, AbortedError\n"
-     "    The error of `wait`, when the operation has failed."},
-    {NULL, NULL, 0, NULL},
-};
-
-static PyGetSetDef submission_attributes[] = {
-    {"rows", submission_rows, NULL,
-     "Rows from each rank, of a complete allgather or alltoall; else an empty list or None.", NULL},
-    {NULL, NULL, NULL, NULL, NULL},
-};
-
-static PyType_Slot submission_slots[] = {
-    {Py_tp_new, reducer_new},
-    {Py_tp_dealloc, submission_dealloc},
-    {Py_tp_doc, "An operation that was submitted to a `Reducer`.\n\n`wait` returns the result."},
-    {Py_tp_methods, submission_methods},
-    {Py_tp_getset, submission_attributes},
-    {0, NULL},
-};
-
-PyType_Spec submission_type_spec = {
-    .name = "sparkring.Submission",
-    .basicsize = sizeof(submission_object),
-    .flags = Py_TPFLAGS_DEFAULT,
-    .slots = submission_slots,
 };

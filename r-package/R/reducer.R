@@ -72,10 +72,6 @@ ring_reducer <- function(comm, threshold = 128 * 2^20, cycle_time = 0.001, cache
   structure(made, size = ring_size(comm))
 }
 
-reducer_kinds <- c(
-  allreduce = 0L, reduce_scatter = 2L, broadcast = 3L, allgather = 4L, alltoall = 5L, barrier = 6L
-)
-
 #' @rdname ring_reducer
 #' @export
 ring_submit <- function(reducer, name, x = NULL,
@@ -97,7 +93,7 @@ ring_submit <- function(reducer, name, x = NULL,
     check_stop("`splits` must have one number for each rank")
   }
   root <- check_whole(root, "root", least = 0)
-  .Call(C_reducer_submit, reducer, reducer_kinds[[kind]], name, x, op, root, splits)
+  .Call(C_reducer_submit, reducer, kind, name, x, op, root, splits)
 }
 
 #' @rdname ring_reducer

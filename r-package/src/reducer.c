@@ -118,7 +118,8 @@ SEXP reducer_submit(SEXP reducer, SEXP kind, SEXP name, SEXP x, SEXP op, SEXP ro
   ring_operation operation = RING_OPERATION_INIT;
   ring_submission *made;
   int64_t shape[2];
-  operation.kind = (ring_operation_kind)Rf_asInteger(kind);
+  if (ring_operation_parse(CHAR(STRING_ELT(kind, 0)), &operation.kind) != RING_OK)
+    error_invalid("`kind` is \"%.40s\", which is no operation", CHAR(STRING_ELT(kind, 0)));
   operation.name = Rf_translateCharUTF8(STRING_ELT(name, 0));
   operation.root = Rf_asInteger(root);
   if (ring_op_parse(CHAR(STRING_ELT(op, 0)), &operation.op) != RING_OK)

@@ -437,7 +437,22 @@ static void test_autotune(void) {
   run_comms(2, refuse_file, NULL);
 }
 
+/* A binding passes the name of a kind. */
+static void test_kinds_have_names(void) {
+  ring_operation_kind kind;
+  CHECK_INT(ring_operation_parse("allreduce", &kind), RING_OK);
+  CHECK_INT(kind, RING_OPERATION_ALLREDUCE);
+  CHECK_INT(ring_operation_parse("allreduce_group", &kind), RING_OK);
+  CHECK_INT(kind, RING_OPERATION_ALLREDUCE_GROUP);
+  CHECK_INT(ring_operation_parse("barrier", &kind), RING_OK);
+  CHECK_INT(kind, RING_OPERATION_BARRIER);
+  CHECK_INT(ring_operation_parse("gather", &kind), RING_INVALID);
+  CHECK_INT(ring_operation_parse("", &kind), RING_INVALID);
+  CHECK_INT(ring_operation_parse(NULL, &kind), RING_INVALID);
+}
+
 int main(void) {
+  RUN(test_kinds_have_names);
   RUN(test_any_order);
   RUN(test_any_thread);
   RUN(test_evicted_names_are_agreed_on_again);
