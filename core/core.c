@@ -78,6 +78,7 @@
 #include "device/nvrtc_api.c"
 #include "device/pending.c"
 #include "device/pinned.c"
+#include "device/placed.c"
 #include "device/watch.c"
 #include "engine/detector/failure.c"
 #include "engine/detector/failure_broadcast.c"

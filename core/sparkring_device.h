@@ -104,6 +104,16 @@ typedef struct ring_device_explanation {
 
 RING_API ring_status ring_device_explain(ring_device *device, ring_device_explanation *explanation);
 
+/* ---- Calls of a communicator ---------------------------------------------------------------- */
+
+/* Places the buffers of the next collective on `comm` in memory of the GPU of `device`, which was opened on `comm`, for
+ * work in the order of `stream`. The call is then one of the device, as below, with the arguments of any call on `comm`:
+ * allreduce, reduce, broadcast, allgather, reduce_scatter, alltoall, alltoallv, send, recv, groups; factors
+ * (ring_comm_scale) of allreduce and its group. Other calls return RING_UNSUPPORTED. A failure breaks the device, not
+ * `comm`, whose ring_comm_error() explains. A request is complete when its work is on the stream. The next call on
+ * `comm` uses the place up. */
+RING_API void ring_comm_on_device(ring_comm *comm, ring_device *device, void *stream);
+
 /* ---- Collectives ---------------------------------------------------------------------------- */
 
 /* As the functions of sparkring.h without `device` in their names, on memory of the GPU, in the order of

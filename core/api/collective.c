@@ -175,7 +175,7 @@ ring_status ring_collective_admit(ring_comm *comm, collective_args *args) {
   ring_status status = RING_OK; /* of several dtypes, each item of the group has been checked */
   if (call->dtype != RING_CALL_MIXED) status = ring_collective_check(comm, args);
   if (status == RING_OK && comm->scaled) status = collective_scale(comm, args);
-  if (status != RING_OK) return status;
+  if (status != RING_OK || comm->place.run != NULL) return status; /* a device numbers its calls */
   if (call->collective == RING_COLLECTIVE_MESSAGE) {
     ring_message_counts *messages = &comm->peers.peer[args->work.outline.peer].messages;
     call->sequence = call->root == comm->peers.rank ? ++messages->sent : ++messages->received;

@@ -81,6 +81,7 @@ void ring_comm_leave(ring_comm *comm) {
   if (stopped && atomic_load(&comm->outstanding) == 0) ring_comm_break(comm, &comm->abort_cause);
   comm->described = 0;
   comm->scaled = false;
+  comm->place.run = NULL;
   comm_release(comm);
 }
 
@@ -107,6 +108,12 @@ void ring_comm_scale(ring_comm *comm, double prescale, double postscale) {
   comm->prescale = prescale;
   comm->postscale = postscale;
   comm->scaled = prescale != 1 || postscale != 1;
+  comm_release(comm);
+}
+
+void ring_comm_place(ring_comm *comm, const ring_place *place) {
+  if (ring_comm_enter_beside(comm) != RING_OK) return; /* the call itself will return the error */
+  comm->place = *place;
   comm_release(comm);
 }
 

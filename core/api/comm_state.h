@@ -26,6 +26,16 @@ typedef struct ring_store {
   char description[RING_DESCRIPTION_BYTES];
 } ring_store;
 
+struct collective_args;
+
+/* Memory of a GPU, on which a call works (device/placed.c). `run` NULL: memory of the host. */
+typedef struct ring_place {
+  ring_status (*run)(ring_device *device, const struct collective_args *args, void *stream,
+                     ring_error *error);
+  ring_device *device;
+  void *stream;
+} ring_place;
+
 /* Ports that are held for servers of others (reserved_port.h). */
 typedef struct ring_reserved_ports {
   int *sockets;
@@ -51,13 +61,15 @@ struct ring_comm {
   bool shares;              /* memory with the ranks of its host, unless the user refused */
   bool scaled;              /* the next call has the factors below */
   bool wants_mpi;           /* as `backend`, where there are several ranks */
-  ring_backend *backend;    /* chosen by all ranks alike; `native` or one that opened above it */
+  bool watch_parent;
+  ring_backend *backend; /* chosen by all ranks alike; `native` or one that opened above it */
   ring_native native;
   ring_store store;
   ring_timeline *timeline; /* NULL: nothing is recorded */
   uint64_t described;      /* digest that ring_comm_describe() gave for the next call; 0: none */
   char description[RING_DESCRIPTION_BYTES];
   double prescale, postscale;         /* factors that ring_comm_scale() gave for the next call */
+  ring_place place;                   /* of the buffers of the next call */
   _Atomic(struct ring_queue *) queue; /* of requests; NULL before the first one */
   atomic_size_t outstanding;          /* requests that are not done */
   atomic_flag aborted;                /* by a thread that writes the cause */
@@ -76,7 +88,6 @@ struct ring_comm {
   ring_interrupt_fn interrupt;
   void *interrupt_arg;
   ring_alarm alarm;
-  bool watch_parent;
 };
 
 /* Prepares a wait with the hooks of the communicator's user. */
@@ -112,6 +123,9 @@ void ring_comm_leave(ring_comm *comm);
 /* Keeps `error`, or the cause that stopped the requests, as the failure of the communicator, and sends
  * it to the other ranks. */
 void ring_comm_break(ring_comm *comm, const ring_error *error);
+
+/* Gives the place of the buffers of the next call. */
+void ring_comm_place(ring_comm *comm, const ring_place *place);
 
 void ring_store_free(ring_store *store);
 

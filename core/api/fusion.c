@@ -228,7 +228,9 @@ ring_status ring_fusion_run(ring_comm *comm, collective_args *args, ring_wait *w
 }
 
 ring_status ring_fusion_run_here(ring_comm *comm, collective_args *args) {
+  const ring_place *place = &comm->place;
   ring_wait wait;
+  if (place->run != NULL) return place->run(place->device, args, place->stream, &comm->error);
   comm_prepare_wait(comm, comm->call_timeout, &wait);
   ring_status status = ring_fusion_run(comm, args, &wait);
   if (status != RING_OK) comm->error = comm->failure;

@@ -14,7 +14,8 @@
 /* Runs an admitted call, the buffers of a group being in its store. A failure breaks the communicator. */
 ring_status ring_fusion_run(ring_comm *comm, collective_args *args, ring_wait *wait);
 
-/* The same with the communicator's call timeout. A failure becomes the communicator's error, too. */
+/* The same with the communicator's call timeout. A failure becomes the communicator's error, too. A call on memory of
+ * a GPU is carried out by its device; its failure breaks the device alone. */
 ring_status ring_fusion_run_here(ring_comm *comm, collective_args *args);
 
 #endif

@@ -11,7 +11,7 @@
  * in any call, so that other ranks do not wait for this rank. */
 static ring_status request_fail(ring_comm *comm, ring_status status) {
   ring_error error = comm->error;
-  bool lacks = status == RING_NO_MEMORY || status == RING_SYSTEM;
+  bool lacks = (status == RING_NO_MEMORY || status == RING_SYSTEM) && comm->place.run == NULL;
   if (lacks && comm->state == RING_COMM_OPEN) ring_queue_abort(comm, &error);
   ring_comm_leave(comm);
   return status;
@@ -76,10 +76,26 @@ static ring_status queue_add(ring_queue *queue, ring_request *request) {
   return RING_OK;
 }
 
+/* A call on memory of a GPU needs no thread: the request is complete when the work is on the stream. */
+static ring_status request_place(ring_comm *comm, ring_request *request) {
+  ring_status status = ring_collective_admit(comm, &request->args);
+  if (status == RING_OK) status = ring_fusion_run_here(comm, &request->args);
+  atomic_store_explicit(&request->done, status == RING_OK, memory_order_release);
+  return status;
+}
+
 ring_status ring_request_launch(ring_comm *comm, ring_status status, ring_request **out) {
   ring_queue *queue = comm->queue;
   ring_request *request = *out;
+  bool placed = comm->place.run != NULL;
+  if (status == RING_OK && placed) status = request_place(comm, request);
   queue_lock(queue);
+  if (status == RING_OK && placed) {
+    queue->references++;
+    queue_unlock(queue);
+    ring_comm_leave(comm);
+    return RING_OK;
+  }
   if (status == RING_OK) status = queue_add(queue, request);
   if (status == RING_OK) {
     ring_comm_leave(comm); /* the request may run here, as one that a thread waits for */

@@ -82,7 +82,7 @@ static ring_status device_check_args(const ring_device *device, const ring_devic
   return status == RING_OK ? ring_device_check_call(device, args->stream, name) : status;
 }
 
-static ring_status device_run(ring_device *device, const ring_device_args *args) {
+ring_status ring_device_run(ring_device *device, const ring_device_args *args) {
   ring_status status = ring_device_enter(device);
   if (status != RING_OK) return status;
   status = device_check_args(device, args);
@@ -101,7 +101,7 @@ ring_status ring_device_allreduce(ring_device *device, const void *input, void *
                                  .dtype = dtype,
                                  .op = op,
                                  .stream = stream};
-  return device_run(device, &args);
+  return ring_device_run(device, &args);
 }
 
 ring_status ring_device_reduce(ring_device *device, const void *input, void *output, size_t count,
@@ -114,7 +114,7 @@ ring_status ring_device_reduce(ring_device *device, const void *input, void *out
                                  .op = op,
                                  .root = root,
                                  .stream = stream};
-  return device_run(device, &args);
+  return ring_device_run(device, &args);
 }
 
 ring_status ring_device_broadcast(ring_device *device, const void *input, void *output,
@@ -126,7 +126,7 @@ ring_status ring_device_broadcast(ring_device *device, const void *input, void *
                                  .dtype = dtype,
                                  .root = root,
                                  .stream = stream};
-  return device_run(device, &args);
+  return ring_device_run(device, &args);
 }
 
 ring_status ring_device_allgather(ring_device *device, const void *input, void *output,
@@ -137,7 +137,7 @@ ring_status ring_device_allgather(ring_device *device, const void *input, void *
                                  .count = count,
                                  .dtype = dtype,
                                  .stream = stream};
-  return device_run(device, &args);
+  return ring_device_run(device, &args);
 }
 
 ring_status ring_device_reduce_scatter(ring_device *device, const void *input, void *output,
@@ -149,7 +149,7 @@ ring_status ring_device_reduce_scatter(ring_device *device, const void *input, v
                                  .dtype = dtype,
                                  .op = op,
                                  .stream = stream};
-  return device_run(device, &args);
+  return ring_device_run(device, &args);
 }
 
 ring_status ring_device_alltoall(ring_device *device, const void *input, void *output, size_t count,
@@ -160,7 +160,7 @@ ring_status ring_device_alltoall(ring_device *device, const void *input, void *o
                                  .count = count,
                                  .dtype = dtype,
                                  .stream = stream};
-  return device_run(device, &args);
+  return ring_device_run(device, &args);
 }
 
 ring_status ring_device_alltoallv(ring_device *device, const void *input, const size_t *sends,
@@ -173,7 +173,7 @@ ring_status ring_device_alltoallv(ring_device *device, const void *input, const 
                                  .receives = receives,
                                  .dtype = dtype,
                                  .stream = stream};
-  return device_run(device, &args);
+  return ring_device_run(device, &args);
 }
 
 /* ---- Messages ------------------------------------------------------------------------------ */
@@ -187,7 +187,7 @@ ring_status ring_device_send(ring_device *device, const void *input, size_t coun
                                  .dtype = dtype,
                                  .root = peer,
                                  .stream = stream};
-  return device_run(device, &args);
+  return ring_device_run(device, &args);
 }
 
 ring_status ring_device_recv(ring_device *device, void *output, size_t count, ring_dtype dtype,
@@ -198,7 +198,7 @@ ring_status ring_device_recv(ring_device *device, void *output, size_t count, ri
                                  .dtype = dtype,
                                  .root = peer,
                                  .stream = stream};
-  return device_run(device, &args);
+  return ring_device_run(device, &args);
 }
 
 /* ---- Waiting ------------------------------------------------------------------------------- */

@@ -11,4 +11,7 @@
 /* Carries out a call whose arguments were checked. Called between enter and leave. */
 ring_status ring_device_dispatch(ring_device *device, const ring_device_args *args);
 
+/* Enters, checks the arguments, carries out the call, and leaves. */
+ring_status ring_device_run(ring_device *device, const ring_device_args *args);
+
 #endif

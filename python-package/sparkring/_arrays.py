@@ -13,14 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparkring._core import OnGpuError
-
 
 class Adapter(NamedTuple):
     """How arrays of one library are read, and how results are made.
 
     An argument is ``lend(x)``, or ``x`` itself. Its memory is read by DLPack or as a buffer. A
-    function may also lend a capsule of DLPack. A result is ``wrap(memory, x, same)``, or a NumPy
+    function may also lend a capsule of DLPack. Arrays that are always on a GPU are read by
+    ``sparkring._device`` instead. A result is ``wrap(memory, x, same)``, or a NumPy
     array. ``memory`` is a capsule of DLPack or a NumPy array. ``same`` says that the result has the
     shape and the order of ``x``.
     """
@@ -31,6 +30,7 @@ class Adapter(NamedTuple):
     wrap: Callable[[Any, Any, bool], Any] | None = None
     dlpack: bool = False
     writable: bool = False
+    on_gpu: bool = False
 
 
 class Tensor:
@@ -195,15 +195,10 @@ INTERFACE = Adapter(lend=np.asarray, writable=True)
 
 # ---- Arrays on GPUs that have no DLPack
 
-
-def refuse_gpu(_: Any) -> Any:
-    """Refuse to lend an array. Calls that serve GPUs catch the error (sparkring._device)."""
-    raise OnGpuError("it is in the memory of a GPU, which this call does not read: pass a copy")
-
-
-ON_GPU = Adapter(lend=refuse_gpu)
+ON_GPU = Adapter(to_host="a copy of %s in the memory of the CPU", on_gpu=True)
 
 LIBRARIES = {
+    ("sparkring", "Span"): ON_GPU,
     ("torch", "Tensor"): TORCH,
     ("jaxlib", "ArrayImpl"): JAX,
     ("jax", "ArrayImpl"): JAX,

@@ -67,6 +67,7 @@ static adapter *adapter_make(PyObject *source, const dlpack_exchange *exchange) 
       read_callable(source, "wrap", &made->wrap) == 0 &&
       read_flag(source, "dlpack", &made->dlpack) == 0 &&
       read_flag(source, "writable", &made->writable) == 0 &&
+      read_flag(source, "on_gpu", &made->on_gpu) == 0 &&
       read_string(source, "to_host", &made->to_host) == 0 &&
       read_string(source, "to_dtype", &made->to_dtype) == 0)
     return made;
@@ -79,7 +80,7 @@ static adapter *adapter_make(PyObject *source, const dlpack_exchange *exchange) 
 /* Asks Python for the adapter of an object. 0, or -1 with an exception. */
 static int adapter_ask(module_state *state, PyObject *object, const adapter **found) {
   PyObject *module = PyImport_ImportModule("sparkring._arrays");
-  PyObject *source = module ? PyObject_CallMethod(module, "find", "O", object) : NULL;
+  PyObject *source = module ? PyObject_CallMethod(module, "find", "(O)", object) : NULL;
   Py_XDECREF(module);
   *found = NULL;
   if (source == NULL) return -1;
@@ -152,8 +153,7 @@ static PyObject *first_line(PyObject *exception) {
 }
 
 int adapter_refuse(module_state *state, PyObject *object, const char *name) {
-  if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError) ||
-      PyErr_ExceptionMatches(state->on_gpu))
+  if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError))
     return -1;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);

@@ -21,6 +21,7 @@ typedef struct adapter {
   const dlpack_exchange *exchange; /* reads and wraps without a call of Python; or NULL */
   bool dlpack;                     /* memory is exchanged by DLPack, not as a buffer */
   bool writable;                   /* out may be such an array */
+  bool on_gpu;                     /* memory is always that of a GPU */
   const char *to_host;             /* what to call for an array in memory of the CPU, and */
   const char *to_dtype;            /* for an array of float64: formats with the name of x */
 } adapter;
@@ -32,8 +33,8 @@ int adapter_find(module_state *state, PyObject *object, const adapter **found);
 int adapter_traverse(module_state *state, visitproc visit, void *arg);
 void adapter_clear(module_state *state);
 
-/* Raises InvalidError with the exception that the library has raised as the reason. MemoryError,
- * OnGpuError and what is no Exception stay. Returns -1. */
+/* Raises InvalidError with the exception that the library has raised as the reason. MemoryError
+ * and what is no Exception stay. Returns -1. */
 int adapter_refuse(module_state *state, PyObject *object, const char *name);
 
 #endif

@@ -16,6 +16,8 @@ typedef struct call {
   request_object *request; /* NULL for a method that waits, which uses: */
   operands *operands;
   operands_finish_fn finish;
+  bool on_gpu, starts; /* memory of a GPU, in the order of `stream`; the method returns a request */
+  void *stream;
 } call;
 
 /* Called before the core. Takes over the operands and releases the interpreter lock. 0, or -1 with
@@ -45,14 +47,10 @@ PyObject *call_leave(call *call, ring_status status);
  * *request is NULL for None. 0, or -1 with an exception. */
 int call_read_request(PyTypeObject **request, const comm_object *comm, PyObject *kind);
 
-/* Calls a method; or, where it finds an array in the memory of a GPU, that of sparkring._device. */
+/* Calls a method whose first argument is that of call_read_request. */
 typedef PyObject *(*call_method)(comm_object *comm, const arguments_given *given);
-PyObject *call_route(comm_object *comm, call_method method, const char *name,
-                     const arguments_given *given);
-
-/* The same for a method whose first argument is that of call_read_request. */
-PyObject *call_collective(comm_object *comm, call_method method, const char *name,
-                          PyObject *const *values, Py_ssize_t count);
+PyObject *call_collective(comm_object *comm, call_method method, PyObject *const *values,
+                          Py_ssize_t count);
 
 /* The method <prefix>_<name> of a static function <name>_call. It is METH_FASTCALL. */
 #define CALL_DECLARE(prefix, name)                                                                 \
@@ -60,7 +58,7 @@ PyObject *call_collective(comm_object *comm, call_method method, const char *nam
 
 #define CALL_DEFINE(prefix, name)                                                                  \
   PyObject *prefix##_##name(PyObject *self, PyObject *const *values, Py_ssize_t count) {           \
-    return call_collective((comm_object *)self, name##_call, #name, values, count);                \
+    return call_collective((comm_object *)self, name##_call, values, count);                       \
   }
 
 #endif

@@ -17,11 +17,13 @@ int collective_parse_op(module_state *state, const char *name, ring_op *op) {
   return -1;
 }
 
-/* Parses the op and views x. */
-static operands *open_reduction(comm_object *self, const arguments *a, ring_op *op) {
+/* Parses the op and views x. `on_host`: the name of a call that takes no arrays on GPUs, or NULL. */
+static operands *open_reduction(comm_object *self, const arguments *a, ring_op *op,
+                                const char *on_host) {
   module_state *state = comm_state(self);
   if (collective_parse_op(state, a->op, op) < 0) return NULL;
-  operands *opened = operands_open(self, a->x, -1, a->dtype, true);
+  operands *opened = on_host ? operands_open_on_host(self, a->x, a->dtype, true, on_host)
+                             : operands_open(self, a->x, -1, a->dtype, true, OPERANDS_GPU);
   if (opened == NULL) return NULL;
   opened->prescale = a->prescale;
   opened->postscale = a->postscale;
@@ -36,7 +38,7 @@ static PyObject *allreduce_call(comm_object *self, const arguments_given *given)
   arguments a;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   ring_op op;
-  operands *o = open_reduction(self, &a, &op);
+  operands *o = open_reduction(self, &a, &op, NULL);
   if (o == NULL) return NULL;
   if (operands_result(o, self, a.out, OPERANDS_SAME) < 0) return NULL;
   CALL_RETURN(self, o, given->request, allreduce, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
@@ -52,7 +54,7 @@ static PyObject *reduce_call(comm_object *self, const arguments_given *given) {
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   bool is_root = ring_comm_rank(self->comm) == a.root;
   ring_op op;
-  operands *o = open_reduction(self, &a, &op);
+  operands *o = open_reduction(self, &a, &op, NULL);
   if (o == NULL) return NULL;
   if (is_root && operands_result(o, self, a.out, OPERANDS_SAME) < 0) return NULL;
   CALL_RETURN(self, o, given->request, reduce, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
@@ -67,7 +69,7 @@ static PyObject *reduce_scatter_call(comm_object *self, const arguments_given *g
   arguments a;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   ring_op op;
-  operands *o = open_reduction(self, &a, &op);
+  operands *o = open_reduction(self, &a, &op, NULL);
   if (o == NULL) return NULL;
   if (operands_result(o, self, a.out, OPERANDS_PART) < 0) return NULL;
   CALL_RETURN(self, o, given->request, reduce_scatter, o->in.buffer.buf, o->out.buffer.buf,
@@ -80,7 +82,7 @@ static PyObject *scan_call(comm_object *self, const arguments_given *given) {
   arguments a;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   ring_op op;
-  operands *o = open_reduction(self, &a, &op);
+  operands *o = open_reduction(self, &a, &op, form.method);
   if (o == NULL) return NULL;
   if (operands_result(o, self, a.out, OPERANDS_SAME) < 0) return NULL;
   CALL_RETURN(self, o, given->request, scan, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
@@ -93,7 +95,7 @@ static PyObject *exscan_call(comm_object *self, const arguments_given *given) {
   arguments a;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   ring_op op;
-  operands *o = open_reduction(self, &a, &op);
+  operands *o = open_reduction(self, &a, &op, form.method);
   if (o == NULL) return NULL;
   if (operands_result(o, self, a.out, OPERANDS_SAME) < 0) return NULL;
   CALL_RETURN(self, o, given->request, exscan, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
@@ -105,7 +107,8 @@ static PyObject *broadcast_call(comm_object *self, const arguments_given *given)
       "broadcast", 4, {ARGUMENTS_X, ARGUMENTS_ROOT, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
   arguments a;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
-  operands *o = operands_open(self, a.x, -1, a.dtype, ring_comm_rank(self->comm) == a.root);
+  operands *o =
+      operands_open(self, a.x, -1, a.dtype, ring_comm_rank(self->comm) == a.root, OPERANDS_GPU);
   if (o == NULL) return NULL;
   if (operands_result(o, self, a.out, OPERANDS_SAME) < 0) return NULL;
   CALL_RETURN(self, o, given->request, broadcast, o->read ? o->in.buffer.buf : NULL,
@@ -117,7 +120,7 @@ static PyObject *allgather_call(comm_object *self, const arguments_given *given)
       "allgather", 3, {ARGUMENTS_X, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
   arguments a;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
-  operands *o = operands_open(self, a.x, -1, a.dtype, true);
+  operands *o = operands_open(self, a.x, -1, a.dtype, true, OPERANDS_GPU);
   if (o == NULL) return NULL;
   if (operands_result(o, self, a.out, OPERANDS_ALL) < 0) return NULL;
   CALL_RETURN(self, o, given->request, allgather, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
@@ -130,7 +133,7 @@ static PyObject *gather_call(comm_object *self, const arguments_given *given) {
   arguments a;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   bool is_root = ring_comm_rank(self->comm) == a.root;
-  operands *o = operands_open(self, a.x, -1, a.dtype, true);
+  operands *o = operands_open_on_host(self, a.x, a.dtype, true, form.method);
   if (o == NULL) return NULL;
   if (is_root && operands_result(o, self, a.out, OPERANDS_ALL) < 0) return NULL;
   CALL_RETURN(self, o, given->request, gather, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
@@ -142,7 +145,8 @@ static PyObject *scatter_call(comm_object *self, const arguments_given *given) {
       "scatter", 4, {ARGUMENTS_X, ARGUMENTS_ROOT, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
   arguments a;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
-  operands *o = operands_open(self, a.x, -1, a.dtype, ring_comm_rank(self->comm) == a.root);
+  operands *o =
+      operands_open_on_host(self, a.x, a.dtype, ring_comm_rank(self->comm) == a.root, form.method);
   if (o == NULL) return NULL;
   if (operands_result(o, self, a.out, OPERANDS_PART) < 0) return NULL;
   CALL_RETURN(self, o, given->request, scatter, o->read ? o->in.buffer.buf : NULL,
@@ -153,7 +157,7 @@ static PyObject *alltoall_call(comm_object *self, const arguments_given *given) 
   static const arguments_form form = {"alltoall", 3, {ARGUMENTS_X, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
   arguments a;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
-  operands *o = operands_open(self, a.x, -1, a.dtype, true);
+  operands *o = operands_open(self, a.x, -1, a.dtype, true, OPERANDS_GPU);
   if (o == NULL) return NULL;
   if (operands_result(o, self, a.out, OPERANDS_MIXED) < 0) return NULL;
   size_t count = o->in.count / (size_t)ring_comm_size(self->comm);

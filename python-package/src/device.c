@@ -30,118 +30,16 @@ static int read_dtype(module_state *state, const char *name, ring_dtype *dtype) 
   return -1;
 }
 
+void device_note(device_object *self, ring_status status) {
+  self->reported = self->reported || (status != RING_INVALID && status != RING_BUSY);
+}
+
 /* None on success, or NULL with an exception. */
 static PyObject *answer(device_object *self, ring_status status) {
   gil_take();
   if (status == RING_OK && !PyErr_Occurred()) Py_RETURN_NONE;
-  self->reported = self->reported || (status != RING_INVALID && status != RING_BUSY);
+  device_note(self, status);
   return error_raise(device_state(self), status, ring_device_error(self->device));
-}
-
-/* ---- Collectives -------------------------------------------------------------------------- */
-
-/* What most calls take. */
-typedef struct device_args {
-  unsigned long long input, output, stream;
-  Py_ssize_t count;
-  const char *dtype_name, *op_name;
-  ring_dtype dtype;
-  ring_op op;
-  int root;
-} device_args;
-
-static int check_args(device_object *self, device_args *a) {
-  if (a->op_name && collective_parse_op(device_state(self), a->op_name, &a->op) < 0) return -1;
-  return read_dtype(device_state(self), a->dtype_name, &a->dtype);
-}
-
-#define DEVICE_CALL(name, ...)                                                                     \
-  do {                                                                                             \
-    if (check_args(self, &a) < 0) return NULL;                                                     \
-    gil_release();                                                                                 \
-    return answer(self, ring_device_##name(self->device, __VA_ARGS__));                            \
-  } while (0)
-
-/* allreduce(input, output, count, dtype, op, stream) */
-static PyObject *device_allreduce(PyObject *object, PyObject *args) {
-  device_object *self = (device_object *)object;
-  device_args a = {0};
-  if (!PyArg_ParseTuple(args, "KKnssK", &a.input, &a.output, &a.count, &a.dtype_name, &a.op_name,
-                        &a.stream))
-    return NULL;
-  DEVICE_CALL(allreduce, address(a.input), address(a.output), (size_t)a.count, a.dtype, a.op,
-              address(a.stream));
-}
-
-/* reduce(input, output, count, dtype, op, root, stream) */
-static PyObject *device_reduce(PyObject *object, PyObject *args) {
-  device_object *self = (device_object *)object;
-  device_args a = {0};
-  if (!PyArg_ParseTuple(args, "KKnssiK", &a.input, &a.output, &a.count, &a.dtype_name, &a.op_name,
-                        &a.root, &a.stream))
-    return NULL;
-  DEVICE_CALL(reduce, address(a.input), address(a.output), (size_t)a.count, a.dtype, a.op, a.root,
-              address(a.stream));
-}
-
-/* reduce_scatter(input, output, count, dtype, op, stream): `count` elements for each rank */
-static PyObject *device_reduce_scatter(PyObject *object, PyObject *args) {
-  device_object *self = (device_object *)object;
-  device_args a = {0};
-  if (!PyArg_ParseTuple(args, "KKnssK", &a.input, &a.output, &a.count, &a.dtype_name, &a.op_name,
-                        &a.stream))
-    return NULL;
-  DEVICE_CALL(reduce_scatter, address(a.input), address(a.output), (size_t)a.count, a.dtype, a.op,
-              address(a.stream));
-}
-
-/* broadcast(input, output, count, dtype, root, stream) */
-static PyObject *device_broadcast(PyObject *object, PyObject *args) {
-  device_object *self = (device_object *)object;
-  device_args a = {0};
-  if (!PyArg_ParseTuple(args, "KKnsiK", &a.input, &a.output, &a.count, &a.dtype_name, &a.root,
-                        &a.stream))
-    return NULL;
-  DEVICE_CALL(broadcast, address(a.input), address(a.output), (size_t)a.count, a.dtype, a.root,
-              address(a.stream));
-}
-
-/* allgather(input, output, count, dtype, stream) */
-static PyObject *device_allgather(PyObject *object, PyObject *args) {
-  device_object *self = (device_object *)object;
-  device_args a = {0};
-  if (!PyArg_ParseTuple(args, "KKnsK", &a.input, &a.output, &a.count, &a.dtype_name, &a.stream))
-    return NULL;
-  DEVICE_CALL(allgather, address(a.input), address(a.output), (size_t)a.count, a.dtype,
-              address(a.stream));
-}
-
-/* alltoall(input, output, count, dtype, stream): `count` elements for each rank */
-static PyObject *device_alltoall(PyObject *object, PyObject *args) {
-  device_object *self = (device_object *)object;
-  device_args a = {0};
-  if (!PyArg_ParseTuple(args, "KKnsK", &a.input, &a.output, &a.count, &a.dtype_name, &a.stream))
-    return NULL;
-  DEVICE_CALL(alltoall, address(a.input), address(a.output), (size_t)a.count, a.dtype,
-              address(a.stream));
-}
-
-/* send(input, count, dtype, peer, stream) */
-static PyObject *device_send(PyObject *object, PyObject *args) {
-  device_object *self = (device_object *)object;
-  device_args a = {0};
-  if (!PyArg_ParseTuple(args, "KnsiK", &a.input, &a.count, &a.dtype_name, &a.root, &a.stream))
-    return NULL;
-  DEVICE_CALL(send, address(a.input), (size_t)a.count, a.dtype, a.root, address(a.stream));
-}
-
-/* recv(output, count, dtype, peer, stream) */
-static PyObject *device_recv(PyObject *object, PyObject *args) {
-  device_object *self = (device_object *)object;
-  device_args a = {0};
-  if (!PyArg_ParseTuple(args, "KnsiK", &a.output, &a.count, &a.dtype_name, &a.root, &a.stream))
-    return NULL;
-  DEVICE_CALL(recv, address(a.output), (size_t)a.count, a.dtype, a.root, address(a.stream));
 }
 
 /* ---- Parts -------------------------------------------------------------------------------- */
@@ -162,18 +60,19 @@ static size_t *read_counts(device_object *self, PyObject *tuple) {
 /* alltoallv(input, sends, output, receives, dtype, stream) */
 static PyObject *device_alltoallv(PyObject *object, PyObject *args) {
   device_object *self = (device_object *)object;
-  device_args a = {0};
+  unsigned long long input, output, stream;
+  const char *name;
+  ring_dtype dtype;
   PyObject *sends, *receives, *result = NULL;
-  if (!PyArg_ParseTuple(args, "KO!KO!sK", &a.input, &PyTuple_Type, &sends, &a.output, &PyTuple_Type,
-                        &receives, &a.dtype_name, &a.stream) ||
-      check_args(self, &a) < 0)
+  if (!PyArg_ParseTuple(args, "KO!KO!sK", &input, &PyTuple_Type, &sends, &output, &PyTuple_Type,
+                        &receives, &name, &stream) ||
+      read_dtype(device_state(self), name, &dtype) < 0)
     return NULL;
   size_t *sent = read_counts(self, sends), *received = sent ? read_counts(self, receives) : NULL;
   if (received) {
     gil_release();
-    result =
-        answer(self, ring_device_alltoallv(self->device, address(a.input), sent, address(a.output),
-                                           received, a.dtype, address(a.stream)));
+    result = answer(self, ring_device_alltoallv(self->device, address(input), sent, address(output),
+                                                received, dtype, address(stream)));
   }
   PyMem_Free(sent);
   PyMem_Free(received);
@@ -202,22 +101,25 @@ static ring_buffer *read_buffers(PyObject *list) {
 /* allreduce_group(buffers, dtype, wire, op, prescale, postscale, stream) */
 static PyObject *device_allreduce_group(PyObject *object, PyObject *args) {
   device_object *self = (device_object *)object;
-  device_args a = {0};
+  module_state *state = device_state(self);
+  unsigned long long stream;
   double prescale, postscale;
-  const char *wire_name;
-  ring_dtype wire;
+  const char *dtype_name, *wire_name, *op_name;
+  ring_dtype dtype, wire;
+  ring_op op;
   PyObject *list;
-  if (!PyArg_ParseTuple(args, "O!sssddK", &PyList_Type, &list, &a.dtype_name, &wire_name,
-                        &a.op_name, &prescale, &postscale, &a.stream) ||
-      check_args(self, &a) < 0 || read_dtype(device_state(self), wire_name, &wire) < 0)
+  if (!PyArg_ParseTuple(args, "O!sssddK", &PyList_Type, &list, &dtype_name, &wire_name, &op_name,
+                        &prescale, &postscale, &stream) ||
+      collective_parse_op(state, op_name, &op) < 0 || read_dtype(state, dtype_name, &dtype) < 0 ||
+      read_dtype(state, wire_name, &wire) < 0)
     return NULL;
   ring_buffer *buffers = read_buffers(list);
   if (buffers == NULL) return NULL;
   size_t count = (size_t)PyList_Size(list);
   gil_release();
   PyObject *result =
-      answer(self, ring_device_allreduce_group(self->device, buffers, count, a.dtype, wire, a.op,
-                                               prescale, postscale, address(a.stream)));
+      answer(self, ring_device_allreduce_group(self->device, buffers, count, dtype, wire, op,
+                                               prescale, postscale, address(stream)));
   PyMem_Free(buffers);
   return result;
 }
@@ -225,16 +127,19 @@ static PyObject *device_allreduce_group(PyObject *object, PyObject *args) {
 /* cast(input, dtype, output, output_dtype, count, scale, stream) */
 static PyObject *device_cast(PyObject *object, PyObject *args) {
   device_object *self = (device_object *)object;
-  device_args a = {0};
-  const char *output_name;
-  ring_dtype output_dtype;
+  module_state *state = device_state(self);
+  unsigned long long input, output, stream;
+  Py_ssize_t count;
+  const char *name, *output_name;
+  ring_dtype dtype, output_dtype;
   double scale;
-  if (!PyArg_ParseTuple(args, "KsKsndK", &a.input, &a.dtype_name, &a.output, &output_name, &a.count,
-                        &scale, &a.stream) ||
-      read_dtype(device_state(self), output_name, &output_dtype) < 0)
+  if (!PyArg_ParseTuple(args, "KsKsndK", &input, &name, &output, &output_name, &count, &scale,
+                        &stream) ||
+      read_dtype(state, name, &dtype) < 0 || read_dtype(state, output_name, &output_dtype) < 0)
     return NULL;
-  DEVICE_CALL(cast, address(a.input), a.dtype, address(a.output), output_dtype, (size_t)a.count,
-              scale, address(a.stream));
+  gil_release();
+  return answer(self, ring_device_cast(self->device, address(input), dtype, address(output),
+                                       output_dtype, (size_t)count, scale, address(stream)));
 }
 
 /* ---- Waiting, explaining ------------------------------------------------------------------ */
@@ -245,6 +150,23 @@ static PyObject *device_wait(PyObject *object, PyObject *args) {
   if (!PyArg_ParseTuple(args, "K", &stream)) return NULL;
   gil_release();
   return answer(self, ring_device_wait(self->device, address(stream)));
+}
+
+int device_join(device_object *self, void *stream) {
+  gil_release();
+  PyObject *nothing = answer(self, ring_device_wait(self->device, stream));
+  Py_XDECREF(nothing);
+  return nothing ? 0 : -1;
+}
+
+PyObject *device_request_make(device_object *self, void *stream, PyObject *result) {
+  PyObject *module = PyImport_ImportModule("sparkring._device.calls");
+  PyObject *request = module ? PyObject_CallMethod(module, "DeviceRequest", "OKN", self,
+                                                   (unsigned long long)(uintptr_t)stream, result)
+                             : NULL;
+  if (module == NULL) Py_DECREF(result);
+  Py_XDECREF(module);
+  return request;
 }
 
 static PyObject *device_test(PyObject *object, PyObject *args) {
@@ -386,15 +308,7 @@ static PyGetSetDef properties[] = {
 
 static PyMethodDef methods[] = {
     {"abort", abort_method, METH_VARARGS, NULL},
-    {"allreduce", device_allreduce, METH_VARARGS, NULL},
-    {"reduce", device_reduce, METH_VARARGS, NULL},
-    {"reduce_scatter", device_reduce_scatter, METH_VARARGS, NULL},
-    {"broadcast", device_broadcast, METH_VARARGS, NULL},
-    {"allgather", device_allgather, METH_VARARGS, NULL},
-    {"alltoall", device_alltoall, METH_VARARGS, NULL},
     {"alltoallv", device_alltoallv, METH_VARARGS, NULL},
-    {"send", device_send, METH_VARARGS, NULL},
-    {"recv", device_recv, METH_VARARGS, NULL},
     {"allreduce_group", device_allreduce_group, METH_VARARGS, NULL},
     {"cast", device_cast, METH_VARARGS, NULL},
     {"wait", device_wait, METH_VARARGS, NULL},

@@ -20,6 +20,16 @@ typedef struct device_object {
 PyObject *device_open(PyObject *self, PyObject *args);
 PyObject *device_get(PyObject *self, PyObject *unused);
 
+/* Waits for a stream. 0, or -1 with an exception. */
+int device_join(device_object *self, void *stream);
+
+/* A request of a call that is on a stream, of the class sparkring._device.calls.DeviceRequest. Takes over the
+ * reference to the result. */
+PyObject *device_request_make(device_object *self, void *stream, PyObject *result);
+
+/* Remembers that a call has raised the status, which may be the failure of the device. */
+void device_note(device_object *self, ring_status status);
+
 /* Closes the device with all ranks. Leaves an exception where it fails and no call has raised that. */
 void device_end(device_object *self);
 

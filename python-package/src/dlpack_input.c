@@ -32,31 +32,21 @@ void dlpack_input_close(dlpack_input *input) {
 
 /* ---- Devices ------------------------------------------------------------------------------ */
 
-static const char *device_name(int type) {
-  switch (type) {
-  case DLPACK_CUDA:
-  case DLPACK_CUDA_MANAGED:
-    return "a CUDA GPU";
-  case DLPACK_ROCM:
-    return "a ROCm GPU";
-  default:
-    return "another device";
-  }
-}
-
+/* 0, DLPACK_INPUT_ON_GPU, or -1 with an exception. */
 static int check_device(module_state *state, dlpack_device device, const adapter *adapter,
                         const char *name) {
   if (device.type == DLPACK_CPU || device.type == DLPACK_CUDA_HOST ||
       device.type == DLPACK_ROCM_HOST)
     return 0;
+  if (device.type == DLPACK_CUDA || device.type == DLPACK_CUDA_MANAGED) return DLPACK_INPUT_ON_GPU;
   PyObject *remedy = PyUnicode_FromFormat(adapter->to_host, name);
-  bool cuda = device.type == DLPACK_CUDA || device.type == DLPACK_CUDA_MANAGED;
   if (remedy)
-    (cuda ? error_on_gpu : error_invalid)(
+    error_invalid(
         state,
         "%s is in the memory of %s (device %d:%d of DLPack), which this call does not read: pass"
         " %U",
-        name, device_name(device.type), (int)device.type, (int)device.id, remedy);
+        name, device.type == DLPACK_ROCM ? "a ROCm GPU" : "another device", (int)device.type,
+        (int)device.id, remedy);
   Py_XDECREF(remedy);
   return -1;
 }
@@ -221,7 +211,8 @@ static int open_tensor(dlpack_input *input, Py_buffer *buffer, dlpack_dtype *dty
                        module_state *state, PyObject *object, const adapter *adapter,
                        const char *name) {
   const dlpack_tensor *tensor = find_tensor(input, state, object, name);
-  if (tensor == NULL || check_device(state, tensor->device, adapter, name) < 0) return -1;
+  int on = tensor ? check_device(state, tensor->device, adapter, name) : -1;
+  if (on != 0) return on;
   if (read_tensor(input, buffer, tensor) < 0) return adapter_refuse(state, object, name);
   buffer->readonly = !adapter->writable || is_read_only(input);
   *dtype = tensor->dtype;
@@ -233,14 +224,15 @@ int dlpack_input_open(dlpack_input *input, Py_buffer *buffer, dlpack_dtype *dtyp
                       const char *name) {
   memset(buffer, 0, sizeof(*buffer));
   bool asks = adapter->exchange == NULL && !PyCapsule_CheckExact(object);
-  if (asks && check_device_first(state, object, adapter, name) < 0) return -1;
+  int opened = asks ? check_device_first(state, object, adapter, name) : 0;
+  if (opened != 0) return opened;
   if (obtain(input, object, adapter) < 0) {
     dlpack_input_close(input);
     return adapter_refuse(state, object, name);
   }
-  if (open_tensor(input, buffer, dtype, state, object, adapter, name) == 0) return 0;
-  dlpack_input_close(input);
-  return -1;
+  opened = open_tensor(input, buffer, dtype, state, object, adapter, name);
+  if (opened != 0) dlpack_input_close(input);
+  return opened;
 }
 
 int dlpack_input_open_gpu(dlpack_input *input, Py_buffer *buffer, const dlpack_tensor **tensor,

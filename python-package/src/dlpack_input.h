@@ -15,9 +15,11 @@ typedef struct dlpack_input {
   void *copy;    /* of its elements, in C order */
 } dlpack_input;
 
+enum { DLPACK_INPUT_ON_GPU = 1 };
+
 /* Opens the memory of an object whose type has an adapter, and fills *buffer and *dtype.
- * buffer->obj is NULL, so that only dlpack_input_close() ends the access. 0, or -1 with an
- * exception and nothing open. */
+ * buffer->obj is NULL, so that only dlpack_input_close() ends the access. 0; with nothing open
+ * DLPACK_INPUT_ON_GPU for memory of a CUDA GPU, or -1 with an exception. */
 int dlpack_input_open(dlpack_input *input, Py_buffer *buffer, dlpack_dtype *dtype,
                       module_state *state, PyObject *object, const adapter *adapter,
                       const char *name);

@@ -65,7 +65,9 @@ static Py_ssize_t *read_lengths(module_state *state, PyObject *lengths) {
 static PyObject *make_tensor(comm_object *self, PyObject *lengths, PyObject *example) {
   module_state *state = comm_state(self);
   view like;
-  if (view_open(&like, state, example, "dtype", NULL) < 0) return NULL;
+  int opened = view_open(&like, state, example, "dtype", NULL);
+  if (opened == VIEW_ON_GPU) view_refuse_gpu(&like, state);
+  if (opened != 0) return NULL;
   Py_ssize_t *shape = read_lengths(state, lengths);
   dlpack_output *made = NULL;
   if (shape)

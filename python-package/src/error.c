@@ -87,9 +87,7 @@ int error_add_classes(PyObject *module, module_state *state) {
     state->errors[status] = class;
     if (class == NULL || add_class(module, class) < 0) return -1;
   }
-  state->on_gpu =
-      PyErr_NewException("sparkring._core.OnGpuError", state->errors[RING_INVALID], NULL);
-  return state->on_gpu ? add_class(module, state->on_gpu) : -1;
+  return 0;
 }
 
 static int set_number(PyObject *exception, const char *name, int number) {
@@ -124,16 +122,6 @@ PyObject *error_raise(module_state *state, ring_status status, const ring_error 
   const char *text = error ? error->message : ring_status_text(status);
   PyObject *message = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
   return throw_message(state, status, message, error);
-}
-
-PyObject *error_on_gpu(module_state *state, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  PyObject *message = PyUnicode_FromFormatV(format, arguments);
-  va_end(arguments);
-  if (message) PyErr_SetObject(state->on_gpu, message);
-  Py_XDECREF(message);
-  return NULL;
 }
 
 PyObject *error_invalid(module_state *state, const char *format, ...) {

@@ -19,7 +19,4 @@ PyObject *error_raise(module_state *state, ring_status status, const ring_error 
  * PyUnicode_FromFormat. Returns NULL. */
 PyObject *error_invalid(module_state *state, const char *format, ...);
 
-/* The same for an array in the memory of a GPU. Calls that serve GPUs catch this class of InvalidError. */
-PyObject *error_on_gpu(module_state *state, const char *format, ...);
-
 #endif

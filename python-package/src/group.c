@@ -59,8 +59,12 @@ typedef struct group_form {
 static int group_open_one(group *group, comm_object *self, PyObject *x, PyObject *out,
                           const arguments *a, const group_form *form) {
   bool read = form->kind != RING_GROUP_BROADCAST || ring_comm_rank(self->comm) == a->root;
-  operands *opened = operands_open(self, x, (int)group->count, a->dtype, read);
+  operands *opened = operands_open(self, x, (int)group->count, a->dtype, read, OPERANDS_GPU);
   if (opened == NULL) return -1;
+  if (group->first && operands_join(group->first, opened, self) < 0) {
+    operands_finish(opened, false);
+    return -1;
+  }
   if (operands_result(opened, self, out, form->shape) < 0) return -1;
   group_add(group, opened);
   return 0;

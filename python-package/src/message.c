@@ -6,7 +6,7 @@ static PyObject *send_call(comm_object *self, const arguments_given *given) {
   arguments a;
   call call;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
-  operands *o = operands_open(self, a.x, -1, a.dtype, true);
+  operands *o = operands_open(self, a.x, -1, a.dtype, true, OPERANDS_OPEN_GPU);
   if (o == NULL || call_enter(&call, self, o, operands_finish, "send", NULL) < 0) return NULL;
   return call_leave(&call,
                     ring_send(self->comm, o->in.buffer.buf, o->in.count, o->in.dtype, a.peer));
@@ -18,7 +18,7 @@ static PyObject *recv_call(comm_object *self, const arguments_given *given) {
   arguments a;
   call call;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
-  operands *o = operands_open(self, a.x, -1, a.dtype, false);
+  operands *o = operands_open(self, a.x, -1, a.dtype, false, OPERANDS_OPEN_GPU);
   if (o == NULL || operands_result(o, self, a.out, OPERANDS_SAME) < 0 ||
       call_enter(&call, self, o, operands_finish, "recv", NULL) < 0)
     return NULL;
@@ -27,11 +27,9 @@ static PyObject *recv_call(comm_object *self, const arguments_given *given) {
 }
 
 PyObject *message_send(PyObject *self, PyObject *const *values, Py_ssize_t count) {
-  return call_route((comm_object *)self, send_call, "send",
-                    &(arguments_given){values, count, NULL});
+  return send_call((comm_object *)self, &(arguments_given){values, count, NULL});
 }
 
 PyObject *message_recv(PyObject *self, PyObject *const *values, Py_ssize_t count) {
-  return call_route((comm_object *)self, recv_call, "recv",
-                    &(arguments_given){values, count, NULL});
+  return recv_call((comm_object *)self, &(arguments_given){values, count, NULL});
 }

@@ -199,7 +199,7 @@ static PyObject *messages_send_start(PyObject *object, PyObject *args) {
   const char *dtype;
   int peer, tag;
   if (!PyArg_ParseTuple(args, "Oiiz:send", &x, &peer, &tag, &dtype)) return NULL;
-  operands *o = operands_open(self->comm, x, -1, dtype, true);
+  operands *o = operands_open(self->comm, x, -1, dtype, true, OPERANDS_HOST);
   return o ? make_transfer(self, o, false, peer, tag) : NULL;
 }
 
@@ -210,7 +210,7 @@ static PyObject *messages_send(PyObject *object, PyObject *args) {
   const char *dtype;
   int peer, tag;
   if (!PyArg_ParseTuple(args, "Oiiz:send", &x, &peer, &tag, &dtype)) return NULL;
-  operands *o = operands_open(self->comm, x, -1, dtype, true);
+  operands *o = operands_open(self->comm, x, -1, dtype, true, OPERANDS_HOST);
   if (o == NULL) return NULL;
   gil_release();
   ring_status status =
@@ -231,7 +231,7 @@ static PyObject *messages_recv_start(PyObject *object, PyObject *args) {
   operands *o = NULL;
   if (!PyArg_ParseTuple(args, "iiOz:recv", &source, &tag, &out, &dtype)) return NULL;
   if (out != Py_None) {
-    o = operands_open(self->comm, out, -1, dtype, false);
+    o = operands_open(self->comm, out, -1, dtype, false, OPERANDS_HOST);
     if (o == NULL || operands_result(o, self->comm, out, OPERANDS_SAME) < 0) return NULL;
   }
   return make_transfer(self, o, true, source, tag);

@@ -91,7 +91,6 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
   Py_VISIT(state->device_type);
   Py_VISIT(state->device_memory_type);
   Py_VISIT(state->device_tensor_type);
-  Py_VISIT(state->on_gpu);
   for (int status = 0; status < STATUS_COUNT; status++) Py_VISIT(state->errors[status]);
   Py_VISIT(state->numpy);
   Py_VISIT(state->numpy_empty);
@@ -114,7 +113,6 @@ static int module_clear(PyObject *module) {
   Py_CLEAR(state->device_type);
   Py_CLEAR(state->device_memory_type);
   Py_CLEAR(state->device_tensor_type);
-  Py_CLEAR(state->on_gpu);
   for (int status = 0; status < STATUS_COUNT; status++) Py_CLEAR(state->errors[status]);
   Py_CLEAR(state->numpy);
   Py_CLEAR(state->numpy_empty);

@@ -11,6 +11,7 @@
 
 #include "dlpack_dtype.h"
 #include "error.h"
+#include "gpu_view.h"
 #include "memory.h"
 
 #define SHAPE_TEXT 256 /* more than the core keeps */
@@ -47,15 +48,35 @@ static int pack_input(operands *operands, module_state *state) {
   return view_open(&operands->in, state, packed, operands->input_name, operands->dtype);
 }
 
-static int open_input(operands *operands, module_state *state, PyObject *x) {
+/* `call` is the name of a call that takes no arrays on GPUs, or NULL. */
+static int open_gpu_input(operands *operands, comm_object *self, operands_memory memory,
+                          const char *call) {
+  ring_error error = {.status = RING_UNSUPPORTED, .rank = -1};
+  if (call == NULL && memory == OPERANDS_HOST)
+    return view_refuse_gpu(&operands->in, comm_state(self));
+  if (call == NULL)
+    return gpu_view_open(&operands->in, self, operands->input, operands->input_name,
+                         operands->dtype, memory == OPERANDS_GPU);
+  snprintf(error.message, sizeof error.message,
+           "%s takes no arrays on GPUs: copy the array to the host, as with x.cpu() or x.get()",
+           call);
+  error_raise(comm_state(self), RING_UNSUPPORTED, &error);
+  return -1;
+}
+
+static int open_input(operands *operands, comm_object *self, PyObject *x, operands_memory memory,
+                      const char *call) {
+  module_state *state = comm_state(self);
   operands->scalar = is_scalar(state, x);
   if (operands->scalar)
     operands->input = PyObject_CallMethod(state->numpy, "asarray", "O", x);
   else
     Py_INCREF(operands->input = x);
   if (operands->input == NULL) return -1;
-  if (view_open(&operands->in, state, operands->input, operands->input_name, operands->dtype) < 0)
-    return -1;
+  int opened =
+      view_open(&operands->in, state, operands->input, operands->input_name, operands->dtype);
+  if (opened == VIEW_ON_GPU) return open_gpu_input(operands, self, memory, call);
+  if (opened < 0) return -1;
   operands->adapter = operands->in.adapter;
   if (operands->adapter) Py_INCREF(operands->x = x);
   if (operands->in.direct || !operands->read) return 0;
@@ -72,7 +93,8 @@ static void set_names(operands *operands, int index) {
   snprintf(operands->output_name, sizeof(operands->output_name), "out[%d]", index);
 }
 
-operands *operands_open(comm_object *self, PyObject *x, int index, const char *dtype, bool read) {
+static operands *open_any(comm_object *self, PyObject *x, int index, const char *dtype, bool read,
+                          operands_memory memory, const char *call) {
   operands *opened = PyMem_Calloc(1, sizeof(*opened));
   if (opened == NULL) {
     PyErr_NoMemory();
@@ -82,9 +104,19 @@ operands *operands_open(comm_object *self, PyObject *x, int index, const char *d
   opened->read = read;
   opened->prescale = opened->postscale = 1;
   set_names(opened, index);
-  if (open_input(opened, comm_state(self), x) == 0) return opened;
+  if (open_input(opened, self, x, memory, call) == 0) return opened;
   operands_free(opened);
   return NULL;
+}
+
+operands *operands_open(comm_object *self, PyObject *x, int index, const char *dtype, bool read,
+                        operands_memory memory) {
+  return open_any(self, x, index, dtype, read, memory, NULL);
+}
+
+operands *operands_open_on_host(comm_object *self, PyObject *x, const char *dtype, bool read,
+                                const char *call) {
+  return open_any(self, x, -1, dtype, read, OPERANDS_HOST, call);
 }
 
 /* ---- Output ------------------------------------------------------------------------------- */
@@ -115,9 +147,17 @@ static int make_tensor(operands *operands, comm_object *self, Py_ssize_t rows, i
   return 0;
 }
 
+static int make_on_gpu(operands *operands, comm_object *self, Py_ssize_t rows, int from) {
+  PyObject *shape = view_shape(&operands->in, rows, from);
+  int failed = gpu_view_make(&operands->out, self, operands->output_name, &operands->in, shape);
+  Py_XDECREF(shape);
+  return failed;
+}
+
 /* Makes the output and its view. 0, or -1 with an exception. */
 static int make_output(operands *operands, comm_object *self, Py_ssize_t rows, int from) {
   const adapter *adapter = operands->adapter;
+  if (operands->in.gpu) return make_on_gpu(operands, self, rows, from);
   if (adapter && adapter->dlpack && (adapter->exchange || adapter->wrap))
     return make_tensor(operands, self, rows, from);
   if (make_array(operands, self, rows, from) < 0) return -1;
@@ -133,10 +173,27 @@ static int make_kind(operands *operands, comm_object *self, operands_kind kind) 
   return make_output(operands, self, -1, 0);
 }
 
+/* An argument is in memory of the host, and another one is not. */
+static int refuse_mixed(const char *name, module_state *state) {
+  error_invalid(state,
+                "%s is in the memory of the host, and another array of the call on a GPU: move one",
+                name);
+  return -1;
+}
+
+static int view_given_on_gpu(operands *operands, comm_object *self, PyObject *out) {
+  const char *dtype = operands->in.dtype == RING_BFLOAT16 ? "bfloat16" : NULL;
+  if (gpu_view_open(&operands->out, self, out, operands->output_name, dtype, false) < 0) return -1;
+  return gpu_view_join(&operands->in, &operands->out, self);
+}
+
 static int view_given(operands *operands, comm_object *self, PyObject *out) {
   Py_INCREF(operands->output = out);
   operands->given = true;
-  return view_open(&operands->out, comm_state(self), out, operands->output_name, operands->dtype);
+  if (operands->in.gpu) return view_given_on_gpu(operands, self, out);
+  int opened =
+      view_open(&operands->out, comm_state(self), out, operands->output_name, operands->dtype);
+  return opened == VIEW_ON_GPU ? refuse_mixed(operands->input_name, comm_state(self)) : opened;
 }
 
 /* The core reads the input while it writes the output. So both must be the same memory or apart.
@@ -200,6 +257,12 @@ int operands_make_rows(operands *operands, comm_object *self, Py_ssize_t rows) {
   return -1;
 }
 
+int operands_join(const operands *first, const operands *other, comm_object *self) {
+  if ((first->in.gpu == NULL) != (other->in.gpu == NULL))
+    return refuse_mixed((first->in.gpu ? other : first)->input_name, comm_state(self));
+  return first->in.gpu ? gpu_view_join(&first->in, &other->in, self) : 0;
+}
+
 /* ---- Shape -------------------------------------------------------------------------------- */
 
 /* The digest of the dimensions of x, or of its rows, in C order: an R matrix of c(3, 2) has the
@@ -259,12 +322,14 @@ void operands_describe(const operands *first, comm_object *self) {
 /* Another rank may send any byte as a bool. Any value except 0 becomes True. */
 static void settle(const view *out) {
   char *byte = out->buffer.buf;
+  if (out->gpu) return;
   for (size_t i = 0; out->dtype == RING_BOOL && i < out->count; i++) byte[i] = (char)(byte[i] != 0);
 }
 
 /* A new reference to the result, in the form that the caller gets. */
 static PyObject *take_result(operands *operands) {
   const adapter *adapter = operands->adapter;
+  if (operands->out.gpu && !operands->given) return gpu_view_finish(&operands->out);
   if (operands->tensor) {
     dlpack_output *tensor = operands->tensor;
     operands->tensor = NULL;

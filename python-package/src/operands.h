@@ -39,8 +39,21 @@ typedef enum operands_kind {
   OPERANDS_MIXED, /* of the shape of x, which is cut in the same way; never in place */
 } operands_kind;
 
+/* The memory that a call takes: of the host; or also of a GPU, for which the first call opens a device, or for which
+ * a device is open already. */
+typedef enum operands_memory { OPERANDS_HOST, OPERANDS_GPU, OPERANDS_OPEN_GPU } operands_memory;
+
 /* Views x; NULL with an exception. `index` is its place in a group, or -1. */
-operands *operands_open(comm_object *self, PyObject *x, int index, const char *dtype, bool read);
+operands *operands_open(comm_object *self, PyObject *x, int index, const char *dtype, bool read,
+                        operands_memory memory);
+
+/* The same for a call that takes no arrays on GPUs, and has its name in the error. */
+operands *operands_open_on_host(comm_object *self, PyObject *x, const char *dtype, bool read,
+                                const char *call);
+
+/* Joins the operands of a group: all are in memory of the host, or all on the GPU, where the stream of the first waits
+ * for that of the other. 0, or -1 with an exception. */
+int operands_join(const operands *first, const operands *other, comm_object *self);
 
 /* Views out, or makes the output when out is None. 0, or -1 with an exception. */
 int operands_result(operands *operands, comm_object *self, PyObject *out, operands_kind kind);

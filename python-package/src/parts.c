@@ -133,9 +133,11 @@ static PyObject *parts_array(const parts *parts, comm_object *self) {
   return array;
 }
 
-/* Views x, which must have rows. */
-static operands *open_rows(comm_object *self, PyObject *x, const char *dtype, bool read) {
-  operands *opened = operands_open(self, x, -1, dtype, read);
+/* Views x, which must have rows. `on_host`: the name of a call that takes no arrays on GPUs, or NULL. */
+static operands *open_rows(comm_object *self, PyObject *x, const char *dtype, bool read,
+                           const char *on_host) {
+  operands *opened = on_host ? operands_open_on_host(self, x, dtype, read, on_host)
+                             : operands_open(self, x, -1, dtype, read, OPERANDS_GPU);
   if (opened != NULL) opened->rows = true;
   if (opened == NULL || view_check_rows(&opened->in, comm_state(self)) == 0) return opened;
   operands_finish(opened, false);
@@ -150,7 +152,7 @@ static PyObject *allgatherv_call(comm_object *self, const arguments_given *given
   PyObject *result = NULL;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   parts parts = {0};
-  operands *o = open_rows(self, a.x, a.dtype, true);
+  operands *o = open_rows(self, a.x, a.dtype, true, form.method);
   if (o == NULL) return NULL;
   if (parts_allgather(&parts, self, &o->in) < 0) return operands_finish(o, false);
   call call;
@@ -178,7 +180,7 @@ static PyObject *gatherv_call(comm_object *self, const arguments_given *given) {
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   if (check_root(self, "gatherv", a.root) < 0) return NULL;
   parts parts = {0};
-  operands *o = open_rows(self, a.x, a.dtype, true);
+  operands *o = open_rows(self, a.x, a.dtype, true, form.method);
   if (o == NULL) return NULL;
   if (parts_allgather(&parts, self, &o->in) < 0) return operands_finish(o, false);
   call call;
@@ -199,7 +201,7 @@ static PyObject *scatterv_call(comm_object *self, const arguments_given *given) 
   int rank = ring_comm_rank(self->comm);
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   parts parts = {0};
-  operands *o = open_rows(self, a.x, a.dtype, rank == a.root);
+  operands *o = open_rows(self, a.x, a.dtype, rank == a.root, form.method);
   if (o == NULL) return NULL;
   if (parts_read(&parts, self, a.counts, &o->in) < 0) return operands_finish(o, false);
   call call;
@@ -231,7 +233,7 @@ static PyObject *alltoallv_call(comm_object *self, const arguments_given *given)
   PyObject *result = NULL;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   parts sent = {0}, received = {0};
-  operands *o = open_rows(self, a.x, a.dtype, true);
+  operands *o = open_rows(self, a.x, a.dtype, true, NULL);
   if (o == NULL) return NULL;
   call call;
   if (alltoallv_parts(&sent, &received, self, &a, o) < 0)
@@ -256,7 +258,7 @@ static PyObject *reduce_scatterv_call(comm_object *self, const arguments_given *
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   if (collective_parse_op(comm_state(self), a.op, &op) < 0) return NULL;
   parts parts = {0};
-  operands *o = open_rows(self, a.x, a.dtype, true);
+  operands *o = open_rows(self, a.x, a.dtype, true, form.method);
   if (o == NULL) return NULL;
   o->rows = false; /* x has the same shape on every rank */
   o->prescale = a.prescale;

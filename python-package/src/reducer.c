@@ -59,7 +59,7 @@ static int submit_open(submit_work *work, comm_object *comm, PyObject *x, PyObje
     const char *name;
     if (to == NULL || submit_read_dtype(dtype, i, &name) < 0) return -1;
     operands *o = operands_open(comm, work->group ? PyList_GetItem(x, i) : x,
-                                work->group ? (int)i : -1, name, true);
+                                work->group ? (int)i : -1, name, true, OPERANDS_HOST);
     if (o == NULL) return -1;
     if (!allocates && operands_result(o, comm, to, OPERANDS_SAME) < 0) return -1;
     *last = o;

@@ -32,7 +32,6 @@ typedef struct module_state {
   PyTypeObject *device_memory_type;
   PyTypeObject *device_tensor_type;
   PyObject *errors[STATUS_COUNT]; /* exception classes by status; RingError itself at RING_OK */
-  PyObject *on_gpu;               /* InvalidError for an array in the memory of a GPU */
   PyObject *numpy;                /* NULL until module_need_numpy() */
   PyObject *numpy_empty;          /* numpy.empty */
   PyObject *numpy_array;          /* numpy.ndarray */

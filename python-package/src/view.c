@@ -189,9 +189,9 @@ static int refuse_tensor(const view *view, module_state *state, const char *name
 
 static int open_dlpack(view *view, module_state *state, PyObject *object, const char *name) {
   dlpack_dtype dtype;
-  if (dlpack_input_open(&view->dlpack, &view->buffer, &dtype, state, object, view->adapter, name) <
-      0)
-    return -1;
+  int opened =
+      dlpack_input_open(&view->dlpack, &view->buffer, &dtype, state, object, view->adapter, name);
+  if (opened != 0) return opened;
   if (dlpack_dtype_read(dtype, &view->dtype)) return 0;
   return refuse_tensor(view, state, name, dtype);
 }
@@ -200,16 +200,17 @@ static int open_adapted(view *view, module_state *state, PyObject *object, const
                         const char *dtype) {
   const adapter *adapter = view->adapter;
   PyObject *lent = object;
+  if (adapter->on_gpu) return VIEW_ON_GPU;
   if (adapter->lend)
     lent = PyObject_CallFunctionObjArgs(adapter->lend, object, NULL);
   else
     Py_INCREF(object);
   if (lent == NULL) return adapter_refuse(state, object, name);
-  int failed = adapter->dlpack ? open_dlpack(view, state, lent, name)
+  int opened = adapter->dlpack ? open_dlpack(view, state, lent, name)
                                : open_buffer(view, state, lent, name, dtype);
-  if (!failed && !adapter->writable) view->buffer.readonly = 1;
+  if (opened == 0 && !adapter->writable) view->buffer.readonly = 1;
   Py_DECREF(lent);
-  return failed;
+  return opened;
 }
 
 int view_open(view *view, module_state *state, PyObject *object, const char *name,
@@ -218,8 +219,9 @@ int view_open(view *view, module_state *state, PyObject *object, const char *nam
   view->name = name;
   bool own = PyObject_TypeCheck(object, (PyTypeObject *)state->numpy_array);
   if (!own && adapter_find(state, object, &view->adapter) < 0) return -1;
-  if ((view->adapter ? open_adapted : open_buffer)(view, state, object, name, dtype) < 0)
-    goto failed;
+  int opened = (view->adapter ? open_adapted : open_buffer)(view, state, object, name, dtype);
+  if (opened == VIEW_ON_GPU) return opened;
+  if (opened < 0) goto failed;
   if (dtype && check_named(view, state, name, dtype) < 0) goto failed;
   view->count = (size_t)(view->buffer.len / view->buffer.itemsize);
   bool complex = view->dtype == RING_COMPLEX64 || view->dtype == RING_COMPLEX128;
@@ -229,6 +231,15 @@ int view_open(view *view, module_state *state, PyObject *object, const char *nam
   return 0;
 failed:
   view_close(view);
+  return -1;
+}
+
+int view_refuse_gpu(const view *view, module_state *state) {
+  PyObject *remedy = PyUnicode_FromFormat(view->adapter->to_host, view->name);
+  if (remedy)
+    error_invalid(state, "%s is in the memory of a GPU, which this call does not read: pass %U",
+                  view->name, remedy);
+  Py_XDECREF(remedy);
   return -1;
 }
 
@@ -256,6 +267,10 @@ void view_open_output(view *view, const dlpack_tensor *tensor, const char *name,
 void view_close(view *view) {
   PyBuffer_Release(&view->buffer);
   dlpack_input_close(&view->dlpack);
+  if (view->gpu == NULL) return;
+  Py_CLEAR(view->gpu);
+  PyMem_Free(view->shape);
+  view->shape = NULL;
 }
 
 int view_check_output(const view *view, module_state *state, const struct view *input,

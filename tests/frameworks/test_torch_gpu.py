@@ -233,9 +233,9 @@ def test_without_a_driver(tmp_path, monkeypatch):
 def lack():
     import torch
     import torch.distributed as dist
-    from sparkring.torch import _on_gpu, _streams
+    from sparkring.torch import _gpu_calls, _streams
 
-    assert _on_gpu and sparkring
+    assert _gpu_calls and sparkring
     with process_group.group():
         tensor = torch.ones(3)
         _streams.is_here = lambda tensor: True

@@ -13,7 +13,11 @@ import ctypes
 
 import gpu_stub
 import torch
-from sparkring.torch import _on_gpu, _streams
+from sparkring import Communicator
+from sparkring._device.operand import Span
+from sparkring.torch import _gpu_calls, _streams
+
+CALLS = ("allreduce", "allreduce_group", "reduce", "reduce_scatter", "broadcast", "allgather")
 
 
 class Streams:
@@ -51,35 +55,37 @@ class Streams:
         return made
 
 
-class AtOnce:
-    """A device each of whose calls is waited for: what PyTorch does next is on the CPU."""
+def waits(method):
+    """Wait for each call on a stream: what PyTorch does next is on the CPU."""
 
-    def __init__(self, handle):
-        self.handle = handle
+    def call(comm, x, *args, **options):
+        result = method(comm, x, *args, **options)
+        first = x[0] if isinstance(x, list) else x
+        if isinstance(first, Span):
+            comm._device_get().wait(first.stream)
+        return result
 
-    def __getattr__(self, name):
-        call = getattr(self.handle, name)
-        if name in ("wait", "test", "check", "explain", "gpu"):
-            return call
+    return call
 
-        def at_once(*arguments):
-            call(*arguments)
-            self.handle.wait(arguments[-1])
 
-        return at_once
+class Spans(_gpu_calls.Spans):
+    """As the class of sparkring, with a wait after the call that it makes."""
+
+    def exchange(self, *arguments):
+        super().exchange(*arguments)
+        self._handle.wait(self._stream)
 
 
 def pretend(rank, at_once=True):
     """Make all tensors tensors of a GPU."""
     gpu = Streams.gpu = gpu_stub.Gpu(rank)
-    opened = _on_gpu.opened
+    opened = _gpu_calls.opened
     _streams.is_here = lambda tensor: True
     _streams.fetch = lambda tensor: tensor.detach().clone()
     _streams.Streams = Streams
-
-    def open_device(comm, number):
-        handle = opened(comm, gpu.number)
-        return AtOnce(handle) if at_once else handle
-
-    _on_gpu.opened = open_device
+    _gpu_calls.opened = lambda comm, number: opened(comm, gpu.number)
+    if at_once:
+        _gpu_calls.Spans = Spans
+        for name in CALLS:
+            setattr(Communicator, name, waits(getattr(Communicator, name)))
     return gpu

@@ -353,7 +353,7 @@ def misuse():
             (invalid, "masked", lambda: comm.allreduce(gpu.array(host, mask=x))),
             (invalid, "holds float32, not int8", lambda: comm.allreduce(x, dtype="int8")),
             (invalid, "unknown op", lambda: comm.allreduce(x, op="median")),
-            (invalid, "does not work on", lambda: comm.allreduce(x, op="band")),
+            (invalid, "is for integers and bool", lambda: comm.allreduce(x, op="band")),
             (invalid, "share equally", lambda: comm.alltoall(gpu.array(host[:5]))),
             (invalid, "add up to", lambda: comm.alltoallv(x, [1] * comm.size)),
             (invalid, "single number", lambda: comm.alltoall(gpu.array(host[0, 0].reshape(())))),

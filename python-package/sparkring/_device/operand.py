@@ -211,6 +211,27 @@ def wrap_other(x: Any, array: DeviceArray) -> Any:
 DLPACK = Library(read_dlpack, wrap=wrap_other, waits=True)
 
 
+# ---- Memory by its address
+
+
+class Span(NamedTuple):
+    """Memory of a GPU for work on a stream. No result is made like it."""
+
+    address: int
+    shape: Shape
+    dtype: str
+    gpu: int
+    stream: int
+
+
+def read_span(x: Any, _: str) -> Operand:
+    """Read a span."""
+    return Operand(x, x, x.address, x.shape, x.dtype, x.gpu, x.stream, False, SPAN)
+
+
+SPAN = Library(read_span)
+
+
 # ---- All
 
 
@@ -226,6 +247,7 @@ def _scattered(name: str) -> InvalidError:
 
 # JAX has __cuda_array_interface__ as well, which tells no stream.
 _LIBRARIES = {
+    ("sparkring", "Span"): SPAN,
     ("torch", "Tensor"): TORCH,
     ("cupy", "ndarray"): CUPY,
     ("jaxlib", "ArrayImpl"): DLPACK,

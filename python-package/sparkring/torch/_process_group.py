@@ -22,8 +22,9 @@ from sparkring.torch import _tensor_view as view
 from sparkring.torch._completions import Completions
 from sparkring.torch._device import Device
 from sparkring.torch._failure import fail
+from sparkring.torch._gpu_moves import GpuMoves
+from sparkring.torch._gpu_reductions import GpuReductions
 from sparkring.torch._messages import Messages
-from sparkring.torch._on_gpu import OnGpu
 from sparkring.torch._rendezvous import open_group
 from sparkring.torch._work import ReceiveWork, Work
 
@@ -32,7 +33,7 @@ _PARTING = 60.0  # seconds that the end of a group waits for the other ranks
 _adopted: Communicator | None = None  # the communicator of the next default group
 
 
-class ProcessGroup(OnGpu):
+class ProcessGroup(GpuReductions, GpuMoves):
     """A group of ranks of ``torch.distributed`` over a `Communicator`.
 
     ``torch.distributed.init_process_group("sparkring")`` and ``new_group`` make it. A group closes

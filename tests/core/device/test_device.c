@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every collective of a device gives what the communicator gives for the same memory on the host: on 1 to 3 ranks,
+ * Every call of a communicator on memory of a GPU gives what it gives for the same memory on the host: on 1 to 3 ranks,
  * by NCCL and through the host, for every dtype and op. CUDA and NCCL are stubs (tests/core/libraries).
  */
 #include "base/dtype.h"
@@ -26,7 +26,7 @@ static bool reduces(kind of) {
   return of == ALLREDUCE || of == REDUCE || of == REDUCE_SCATTER;
 }
 
-static ring_status on_host(ring_comm *comm, const trial *t, const void *in, void *out) {
+static ring_status call(ring_comm *comm, const trial *t, const void *in, void *out) {
   switch (t->kind) {
   case ALLREDUCE:
     return ring_allreduce(comm, in, out, t->count, t->dtype, t->op);
@@ -43,21 +43,9 @@ static ring_status on_host(ring_comm *comm, const trial *t, const void *in, void
   }
 }
 
-static ring_status on_device(ring_device *device, const trial *t, const void *in, void *out) {
-  switch (t->kind) {
-  case ALLREDUCE:
-    return ring_device_allreduce(device, in, out, t->count, t->dtype, t->op, stream);
-  case REDUCE:
-    return ring_device_reduce(device, in, out, t->count, t->dtype, t->op, t->root, stream);
-  case BROADCAST:
-    return ring_device_broadcast(device, in, out, t->count, t->dtype, t->root, stream);
-  case ALLGATHER:
-    return ring_device_allgather(device, in, out, t->count, t->dtype, stream);
-  case REDUCE_SCATTER:
-    return ring_device_reduce_scatter(device, in, out, t->count, t->dtype, t->op, stream);
-  default:
-    return ring_device_alltoall(device, in, out, t->count, t->dtype, stream);
-  }
+static void comm_went_well(ring_comm *comm, ring_status status) {
+  if (status != RING_OK) fprintf(stderr, "%s\n", ring_comm_error(comm)->message);
+  CHECK_INT(status, RING_OK);
 }
 
 static void check(ring_comm *comm, ring_device *device, const trial *t) {
@@ -69,9 +57,10 @@ static void check(ring_comm *comm, ring_device *device, const trial *t) {
   for (size_t i = 0; i < ins; i++) put(in, t->dtype, i, 1 + exact(ring_comm_rank(comm), i));
   memset(out, 0x55, outs * width);
   memset(expected, 0x55, outs * width);
-  CHECK_INT(on_host(comm, t, in, expected), RING_OK);
+  CHECK_INT(call(comm, t, in, expected), RING_OK);
   void *gpu_in = gpu_copy(in, ins * width), *gpu_out = gpu_copy(out, outs * width);
-  device_went_well(device, on_device(device, t, gpu_in, t->in_place ? gpu_in : gpu_out));
+  ring_comm_on_device(comm, device, stream);
+  comm_went_well(comm, call(comm, t, gpu_in, t->in_place ? gpu_in : gpu_out));
   device_went_well(device, ring_device_wait(device, stream));
   gpu_get(out, t->in_place ? gpu_in : gpu_out, outs * width);
   bool has = t->kind != REDUCE || ring_comm_rank(comm) == t->root;
@@ -169,8 +158,8 @@ static void try_alltoallv(ring_comm *comm, ring_device *device, size_t unit) {
   for (size_t i = 0; i < ins; i++) in[i] = (int32_t)i * 10 + rank;
   CHECK_INT(ring_alltoallv(comm, in, sends, expected, receives, RING_INT32), RING_OK);
   void *gpu_in = gpu_copy(in, 4 * ins), *gpu_out = gpu_copy(out, 4 * outs);
-  device_went_well(
-      device, ring_device_alltoallv(device, gpu_in, sends, gpu_out, receives, RING_INT32, stream));
+  ring_comm_on_device(comm, device, stream);
+  comm_went_well(comm, ring_alltoallv(comm, gpu_in, sends, gpu_out, receives, RING_INT32));
   device_went_well(device, ring_device_wait(device, stream));
   gpu_get(out, gpu_out, 4 * outs);
   CHECK(memcmp(out, expected, 4 * outs) == 0);
@@ -187,9 +176,9 @@ static void try_messages(ring_comm *comm, ring_device *device, size_t count) {
   double *values = calloc(count + 1, 8);
   for (size_t i = 0; i < count && rank == 0; i++) values[i] = (double)i / 8;
   void *memory = gpu_copy(values, 8 * count);
-  device_went_well(device, rank == 0
-                               ? ring_device_send(device, memory, count, RING_FLOAT64, 1, stream)
-                               : ring_device_recv(device, memory, count, RING_FLOAT64, 0, stream));
+  ring_comm_on_device(comm, device, stream);
+  comm_went_well(comm, rank == 0 ? ring_send(comm, memory, count, RING_FLOAT64, 1)
+                                 : ring_recv(comm, memory, count, RING_FLOAT64, 0));
   device_went_well(device, ring_device_wait(device, stream));
   gpu_get(values, memory, 8 * count);
   for (size_t i = 0; i < count; i++) CHECK(values[i] == (double)i / 8);
@@ -245,6 +234,151 @@ static void test_calls_run_in_order(void) {
   RUN_COMMS(most_ranks(), run_chain, (ring_device_path[1]){RING_DEVICE_HOST});
 }
 
+/* ---- Groups and factors -------------------------------------------------------------------- */
+
+enum { ITEMS = 4, ITEM_COUNT = 30 };
+
+/* The items of a group of float32 and int32, in memory of the host or copied to the GPU. */
+static void make_items(ring_comm *comm, ring_group_item *items, float memory[ITEMS][2][90],
+                       bool on_gpu) {
+  for (int i = 0; i < ITEMS; i++) {
+    for (int k = 0; k < 90; k++) {
+      int value = k + i + ring_comm_rank(comm);
+      float real = (float)value;
+      memcpy(&memory[i][0][k], i % 2 == 0 ? (void *)&real : (void *)&value, 4);
+      memory[i][1][k] = 0;
+    }
+    items[i] = (ring_group_item){memory[i][0], memory[i][1], ITEM_COUNT,
+                                 i % 2 == 0 ? RING_FLOAT32 : RING_INT32};
+    if (!on_gpu) continue;
+    items[i].input = gpu_copy(memory[i][0], sizeof memory[i][0]);
+    items[i].output = gpu_copy(memory[i][1], sizeof memory[i][1]);
+  }
+}
+
+static void try_group(ring_comm *comm, ring_device *device, ring_group_kind kind, size_t count,
+                      double factor) {
+  static float host[ITEMS][2][90], gpu_side[ITEMS][2][90];
+  ring_group_item items[ITEMS];
+  make_items(comm, items, host, false);
+  if (kind == RING_GROUP_ALLREDUCE) ring_comm_scale(comm, factor, 1);
+  comm_went_well(comm, ring_group(comm, kind, items, count, RING_SUM, 0));
+  make_items(comm, items, gpu_side, true);
+  ring_comm_on_device(comm, device, stream);
+  if (kind == RING_GROUP_ALLREDUCE) ring_comm_scale(comm, factor, 1);
+  comm_went_well(comm, ring_group(comm, kind, items, count, RING_SUM, 0));
+  device_went_well(device, ring_device_wait(device, stream));
+  for (size_t i = 0; i < ITEMS; i++) {
+    gpu_get(gpu_side[i][1], items[i].output, sizeof gpu_side[i][1]);
+    if (i < count) CHECK(memcmp(gpu_side[i][1], host[i][1], sizeof host[i][1]) == 0);
+    gpu_free((void *)items[i].input);
+    gpu_free(items[i].output);
+  }
+}
+
+static void try_groups(ring_comm *comm, ring_device *device) {
+  try_group(comm, device, RING_GROUP_ALLREDUCE, ITEMS, 1);
+  try_group(comm, device, RING_GROUP_ALLREDUCE, 1, 0.5); /* float32: a factor of each element */
+  try_group(comm, device, RING_GROUP_ALLREDUCE, 0, 1);
+  try_group(comm, device, RING_GROUP_ALLGATHER, ITEMS, 1);
+  try_group(comm, device, RING_GROUP_BROADCAST, ITEMS, 1);
+  if (ring_comm_size(comm) < 3) return;
+  try_group(comm, device, RING_GROUP_REDUCE_SCATTER, ITEMS, 1);
+}
+
+static void run_groups(ring_comm *comm, void *shared) {
+  with_device(comm, *(ring_device_path *)shared, try_groups);
+}
+
+static void test_groups(void) {
+  for (int size = 1; size <= most_ranks(); size++) {
+    RUN_COMMS(size, run_groups, (ring_device_path[1]){RING_DEVICE_NCCL});
+    RUN_COMMS(size, run_groups, (ring_device_path[1]){RING_DEVICE_HOST});
+  }
+}
+
+/* ---- The place of one call ------------------------------------------------------------------ */
+
+/* A refused call leaves device and communicator usable, and uses the place up. */
+static void try_refusals(ring_comm *comm, ring_device *device) {
+  float *memory = gpu_alloc(1000), value = 1;
+  ring_comm_on_device(comm, device, stream);
+  CHECK_INT(ring_gather(comm, memory, memory + 1, 1, RING_FLOAT32, 0), RING_UNSUPPORTED);
+  CHECK(strstr(ring_comm_error(comm)->message, "gather takes no arrays on GPUs") != NULL);
+  ring_comm_on_device(comm, device, stream);
+  ring_comm_scale(comm, 2, 1);
+  CHECK_INT(ring_reduce(comm, memory, memory, 1, RING_FLOAT32, RING_SUM, 0), RING_UNSUPPORTED);
+  ring_comm_on_device(comm, device, stream);
+  CHECK_INT(ring_allreduce(comm, NULL, memory, 1, RING_FLOAT32, RING_SUM), RING_INVALID);
+  ring_comm_on_device(comm, device, stream);
+  CHECK_INT(ring_allreduce(comm, (char *)memory + 2, memory + 9, 1, RING_FLOAT32, RING_SUM),
+            RING_INVALID);
+  CHECK(strstr(ring_comm_error(comm)->message, "not aligned") != NULL);
+  ring_comm_on_device(comm, NULL, stream);
+  CHECK_INT(ring_allreduce(comm, memory, memory, 1, RING_FLOAT32, RING_SUM), RING_INVALID);
+  comm_went_well(comm, ring_allreduce(comm, &value, &value, 1, RING_FLOAT32, RING_SUM));
+  CHECK(value == (float)ring_comm_size(comm));
+  gpu_free(memory);
+}
+
+/* A request is complete when its work is on the stream. */
+static void try_start(ring_comm *comm, ring_device *device) {
+  float value = 1;
+  int done = 0;
+  ring_request *request;
+  void *memory = gpu_copy(&value, sizeof value);
+  ring_comm_on_device(comm, device, stream);
+  comm_went_well(comm,
+                 ring_allreduce_start(comm, memory, memory, 1, RING_FLOAT32, RING_SUM, &request));
+  CHECK_INT(ring_request_test(request, &done), RING_OK);
+  CHECK_INT(done, 1);
+  ring_request_free(request);
+  device_went_well(device, ring_device_wait(device, stream));
+  gpu_get(&value, memory, sizeof value);
+  CHECK(value == (float)ring_comm_size(comm));
+  ring_comm_on_device(comm, device, stream);
+  CHECK_INT(ring_scan_start(comm, memory, memory, 1, RING_FLOAT32, RING_SUM, &request),
+            RING_UNSUPPORTED);
+  CHECK(request == NULL);
+  gpu_free(memory);
+}
+
+/* Calls of a device do not wait for requests on memory of the host, whose order is another one. */
+static void try_order(ring_comm *comm, ring_device *device) {
+  float value = 1, number = 1;
+  ring_request *request = NULL;
+  void *memory = gpu_copy(&value, sizeof value);
+  for (int turn = 0; turn < 2; turn++) {
+    if (turn == ring_comm_rank(comm) % 2) {
+      comm_went_well(
+          comm, ring_allreduce_start(comm, &number, &number, 1, RING_FLOAT32, RING_SUM, &request));
+    } else {
+      ring_comm_on_device(comm, device, stream);
+      comm_went_well(comm, ring_allreduce(comm, memory, memory, 1, RING_FLOAT32, RING_SUM));
+      device_went_well(device, ring_device_wait(device, stream));
+    }
+  }
+  CHECK_INT(ring_request_wait(request), RING_OK);
+  ring_request_free(request);
+  CHECK(number == (float)ring_comm_size(comm));
+  gpu_free(memory);
+}
+
+static void try_places(ring_comm *comm, ring_device *device) {
+  try_refusals(comm, device);
+  try_start(comm, device);
+  try_order(comm, device);
+}
+
+static void run_places(ring_comm *comm, void *shared) {
+  with_device(comm, *(ring_device_path *)shared, try_places);
+}
+
+static void test_place_of_one_call(void) {
+  RUN_COMMS(2, run_places, (ring_device_path[1]){RING_DEVICE_NCCL});
+  RUN_COMMS(2, run_places, (ring_device_path[1]){RING_DEVICE_HOST});
+}
+
 /* ---- Memory -------------------------------------------------------------------------------- */
 
 /* Memory takes results and lends them, and is freed after the device. */
@@ -286,6 +420,8 @@ int main(void) {
   RUN(test_every_count);
   RUN(test_unequal_parts_and_messages);
   RUN(test_calls_run_in_order);
+  RUN(test_groups);
+  RUN(test_place_of_one_call);
   RUN(test_memory);
   return 0;
 }

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Views of arrays in the memory of GPUs. sparkring._device.operand reads them: their libraries have no common protocol
+ * that names a stream. The first call of a communicator with such an array opens its device.
+ */
+#ifndef SPARKRING_GPU_VIEW_H
+#define SPARKRING_GPU_VIEW_H
+
+#include "comm.h"
+#include "view.h"
+
+/* Views an array; `opens`: the device may be opened for it. 0, or -1 with an exception. */
+int gpu_view_open(view *view, comm_object *comm, PyObject *object, const char *name,
+                  const char *dtype, bool opens);
+
+/* Makes memory of a shape for a result like `input`. gpu_view_finish makes the array of it. */
+int gpu_view_make(view *view, comm_object *comm, const char *name, const struct view *input,
+                  PyObject *shape);
+PyObject *gpu_view_finish(const view *view);
+
+/* Makes the stream of a view wait, on the host, for that of another. 0, or -1 with an exception. */
+int gpu_view_join(const view *view, const struct view *other, comm_object *comm);
+
+#endif
