@@ -22,7 +22,6 @@
 #include "reducer.h"
 #include "request.h"
 #include "submission.h"
-#include "tls.h"
 
 /* A new reference, or NULL with an exception. */
 static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec) {
@@ -57,10 +56,8 @@ static int add_names(PyObject *module, module_state *state) {
   state->device_type = add_type(module, &device_type_spec);
   state->device_memory_type = add_type(module, &device_memory_type_spec);
   state->device_tensor_type = add_type(module, &device_tensor_type_spec);
-  PyTypeObject *tls_type = add_type(module, &tls_type_spec);
-  Py_XDECREF((PyObject *)tls_type);
   if (state->comm_type == NULL || state->request_type == NULL || state->memory_type == NULL ||
-      tls_type == NULL || state->reducer_type == NULL || state->submission_type == NULL ||
+      state->reducer_type == NULL || state->submission_type == NULL ||
       state->messages_type == NULL || state->transfer_type == NULL || state->pmi_type == NULL ||
       state->device_type == NULL || state->device_memory_type == NULL ||
       state->device_tensor_type == NULL)

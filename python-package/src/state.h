@@ -41,8 +41,7 @@ typedef struct module_state {
   adapter_entry adapter_of[ADAPTER_TYPES];
 } module_state;
 
-/* Imports NumPy, which communicators need. The log forwarder (sparkring/spark/_log_forwarder.py)
- * loads this module without NumPy, for Tls alone. 0, or -1 with an exception. */
+/* Imports NumPy, which communicators need. 0, or -1 with an exception. */
 int module_need_numpy(module_state *state);
 
 #endif

@@ -39,20 +39,17 @@ def comm():
 
 
 @pytest.fixture
-def log_server(request):
-    """Listen for what ranks print; with TLS where a test says so."""
+def log_server():
+    """Listen for what ranks print."""
     import log_ranks
     from sparkring.spark._log_server import LogServer
 
     shown = []
-    tls = getattr(request, "param", False)
-    server = LogServer(
-        "127.0.0.1", "127.0.0.1", 4, lambda *line: shown.append(line), log_ranks.report, tls
-    )
-    server.shown = shown
+    server = LogServer("127.0.0.1", 4, lambda *line: shown.append(line), log_ranks.report)
+    server.shown_lines = shown
     yield server
     server.close()
-    assert not server.thread.is_alive()
+    assert not any(thread.is_alive() for thread in server.threads.values())
 
 
 @pytest.fixture(scope="session")

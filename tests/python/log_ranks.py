@@ -12,10 +12,10 @@ DEADLINE = 180
 RANK = """
 import json, os, sys
 from sparkring.spark._stdio_redirect import StdioRedirect
-from sparkring.spark._log_server import Address
+from sparkring.spark._driver_link import Address
 settings = json.loads(sys.argv[1])
 address = Address(*settings["address"]) if settings["address"] else None
-with StdioRedirect(settings["rank"], 0, address, settings["echo"]) as redirect:
+with StdioRedirect(settings["rank"], address, settings["echo"]) as redirect:
     exec(settings["work"])
     print("last words of", settings["rank"])
     lines = redirect.finish()
@@ -37,4 +37,4 @@ def run_rank(work, address, rank=0, echo=True):
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=DEADLINE, check=False
     )
-    return done.stdout.decode()
+    return done.stdout.decode(errors="replace")

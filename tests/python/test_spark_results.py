@@ -3,200 +3,203 @@
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import os
 import socket
+import tempfile
 import threading
 import types
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 import sparkring
+from sparkring.spark import _driver_link as driver_link
 from sparkring.spark import _log_forwarder as log_forwarder
 from sparkring.spark import _results as results
+from sparkring.spark._driver_link import DriverLink
 from sparkring.spark._log_server import LogServer
 from sparkring.spark._rank_result import RankResult
+from sparkring.spark._stdio_redirect import StdioRedirect
 
 pytestmark = pytest.mark.quick
 
 DEADLINE = 180
 
 
-def spark(limit="1g", reach=lambda: ("127.0.0.1", "127.0.0.1")):
+def spark(limit="1g", reach=lambda: "127.0.0.1"):
     return types.SimpleNamespace(setting=lambda *_: limit, reach=reach)
 
 
-def collect(sent, server, most=0):
+@contextlib.contextmanager
+def taking(size, directory=None, show=print):
+    """Take the results of a run; gives the results and the server."""
+    server = LogServer("127.0.0.1", size, show, print)
+    try:
+        with results.Results(spark(), size, directory, server) as large:
+            yield large, server
+    finally:
+        server.close(0)
+    assert not any(thread.is_alive() for thread in server.threads.values())
+
+
+@contextlib.contextmanager
+def task(address, rank):
+    """Run the log forwarder of a task in a thread; gives the redirection of the task."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    reader, writer = os.pipe()
+    outbox = log_forwarder.Outbox(address, rank)
+    with open(os.devnull, "wb") as log, ThreadPoolExecutor(1) as thread, theirs:
+        forwarder = log_forwarder.LogForwarder(reader, theirs, log.fileno(), False, outbox)
+        run = thread.submit(forwarder.run)
+        redirect = StdioRedirect(rank, address, False)
+        redirect.control = ours
+        yield redirect
+        redirect.finish()
+        os.close(writer)
+        run.result(DEADLINE)
+    os.close(reader)
+
+
+def end(route, rank, value):
+    """End a rank with a value, as its process and then its task do."""
+    with tempfile.TemporaryFile() as file:
+        carried, receipt = results.hand_over(route, rank, value, "bytes", file)
+        rank_result = RankResult(rank, carried, receipt=receipt, kind="bytes")
+        with task(route.address, rank) as redirect:
+            return results.deliver(route, rank_result, file, redirect.send_result)
+
+
+def collect(sent, large):
     """Hand the result of each rank over, and take those that Spark has not carried."""
-    route = types.SimpleNamespace(**{**vars(server.route), "most": most})
+    route = replace(large.route, most=0)
     with ThreadPoolExecutor(len(sent)) as ranks:
-        carried = list(
-            ranks.map(
-                lambda rank: results.hand_over(route, rank, 0, sent[rank], "bytes"),
-                range(len(sent)),
-            )
-        )
-    rank_results = [
-        RankResult(rank, value, receipt=receipt) for rank, (value, receipt) in enumerate(carried)
-    ]
-    assert all(value is None for value, _ in carried)
-    return [bytes(rank_result.value) for rank_result in server.insert(rank_results)]
+        ended = list(ranks.map(lambda rank: end(route, rank, sent[rank]), range(len(sent))))
+    assert all(rank_result.value is None for rank_result in ended)
+    return [bytes(rank_result.value) for rank_result in large.insert(ended)]
 
 
 def test_many_ranks_at_once(tmp_path):
-    """On connections of their own; and through a folder, which is empty afterwards."""
-    sent = [os.urandom(100_000 + rank) for rank in range(63)] + [os.urandom(5 << 20)]
-    with results.Results(spark(), 64, None) as server:
-        assert collect(sent, server) == sent
-    assert not server.server.thread.is_alive()
-    with results.Results(spark(), 64, str(tmp_path)) as server:
-        assert collect(sent, server) == sent
-        assert len(list(tmp_path.iterdir())) == 64
-        (tmp_path / f"new-{server.route.name}-000000").touch()  # of a rank that was killed
+    """On links of their own; and through a folder, which is empty afterwards."""
+    sent = [os.urandom(100_000 + rank) for rank in range(15)] + [os.urandom(5 << 20)]
+    with taking(16) as (large, _):
+        assert collect(sent, large) == sent
+    with taking(16, str(tmp_path)) as (large, _):
+        assert collect(sent, large) == sent
+        assert len(list(tmp_path.iterdir())) == 16
+        (tmp_path / f"new-{large.route.name}-000000").touch()  # of a rank that was killed
         (tmp_path / "another").touch()
     assert [path.name for path in tmp_path.iterdir()] == ["another"]
 
 
 def test_a_file_that_was_changed(tmp_path):
-    with results.Results(spark(), 1, str(tmp_path)) as server:
-        _, receipt = results.hand_over(server.route, 0, 0, bytes(1 << 25), "bytes")
+    with taking(1, str(tmp_path)) as (large, _):
+        receipt = end(large.route, 0, bytes(1 << 25)).receipt
         next(tmp_path.iterdir()).write_bytes(bytes(1 << 24) + b"\1" * (1 << 24))
         with pytest.raises(OSError, match="the result of rank 0 was changed in"):
-            server.insert([RankResult(0, receipt=receipt)])
+            large.insert([RankResult(0, receipt=receipt)])
 
 
-def test_a_rank_that_dies_in_the_middle():
-    with results.Results(spark(), 2, None) as server:
-        address = server.route.address
-        sender = results.Sender(
-            {**address._asdict(), "rank": 0, "attempt": 0, "core": results._core.__file__},
-            bytes(1 << 26),
-        )
-        send = log_forwarder.Channel.send
-        sent = []
+def test_a_task_that_dies_in_the_middle():
+    """Its result is none; others arrive."""
+    with taking(2) as (large, server):
+        link = DriverLink(server.address, 0, driver_link.TASK, DEADLINE)
+        moved = []
 
-        def die(channel, data):
-            sent.append(send(channel, data))
-            if sum(sent) > 1 << 20:
+        def die():
+            moved.append(1)
+            if len(moved) > 3:
                 raise ZeroDivisionError
-            return sent[-1]
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(log_forwarder.Channel, "send", die)
-            with pytest.raises(ZeroDivisionError):
-                sender.run(address[:2])
-        results.transmit(address, 1, 0, b"whole")
-        assert server.server.results == {1: b"whole"}
-
-
-def test_failures_that_pass(monkeypatch):
-    """No address of the driver, no descriptor, a connection that breaks amid the result."""
-    passing = [
-        socket.gaierror(socket.EAI_AGAIN, "try again"),
-        OSError(errno.EMFILE, "no descriptor"),
-        ConnectionRefusedError(),
-        BrokenPipeError(),
-    ]
-    connect, send = socket.create_connection, log_forwarder.Channel.send
-
-    def reach(*given):
-        if failures and not isinstance(failures[-1], BrokenPipeError):
-            raise failures.pop()
-        return connect(*given)
-
-    def break_off(channel, data):
-        if isinstance(data, memoryview) and len(data) < results.CHUNK and failures:
-            raise failures.pop()  # at the last piece of the result
-        return send(channel, data)
-
-    monkeypatch.setattr(socket, "create_connection", reach)
-    monkeypatch.setattr(log_forwarder.Channel, "send", break_off)
-    monkeypatch.setattr(results, "PAUSES", (0.0, 0.0))
-    value = os.urandom(5 << 20)
-    with results.Results(spark(), 1, None) as server:
-        for failures in (passing[:2], passing[2:]):
-            results.transmit(server.route.address, 0, 0, value)
-            assert (failures, server.server.results.pop(0)) == ([], value)
-        failures = [socket.gaierror(socket.EAI_NONAME, "unknown")]
-        with pytest.raises(socket.gaierror, match="unknown"):
-            results.transmit(server.route.address, 0, 0, value)
+        with pytest.raises(ZeroDivisionError):
+            link.send_result(memoryview(bytes(1 << 26)), die)
+        link.ring.abort("it has died")
+        assert end(replace(large.route, most=0), 1, b"whole").receipt == results.Receipt(5)
+        server.close()
+        assert server.results == {1: b"whole"}
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({"port": 1}, "ConnectionRefusedError"),
-        ({"key": "00" * 32}, "ConnectionError: the driver has closed the connection"),
-    ],
-)
-def test_a_driver_that_takes_nothing(change, why, monkeypatch):
+@pytest.mark.parametrize("key", [None, "00" * 32], ids=["nobody listens", "another key"])
+def test_a_driver_that_takes_nothing(key, monkeypatch):
     """What Spark can carry it does then; for the rest an error tells what to do."""
-    monkeypatch.setattr(results, "PAUSES", (0.0, 0.0))
-    with results.Results(spark(), 2, None) as server:
-        route = server.route
-        route = results.Route(0, route.address._replace(**change), "", None, "x")
-        assert results.hand_over(route, 1, 0, b"small", "bytes") == (b"small", None)
+    monkeypatch.setattr(log_forwarder, "CONNECT", 1.0)
+    with taking(2) as (large, server):
+        address = large.route.address._replace(key=key or "11" * 32)
+        route = replace(large.route, most=0, address=address)
+        assert end(route, 1, b"small").value == b"small"
+        failed = end(route, 1, bytes(17 << 20))
+        assert failed.receipt is None
         with pytest.raises(
             sparkring.UnsupportedError,
             match=r"rank 1 returned a value of type bytes that takes 17 MiB. Spark carries results"
-            rf" up to 16 MiB; a larger one goes to the driver at 127.0.0.1:\d+, where .* \({why}.*"
+            r" up to 16 MiB; a larger one goes to the driver at 127.0.0.1, where .*"
+            r" \(TimeoutError.*"
             r"let executors reach it \(spark.driver.host.* or pass results= with a directory",
         ):
-            results.hand_over(route, 1, 0, bytes(17 << 20), "bytes")
-        assert server.server.results == {}
+            raise sparkring.spark._rank_result.to_raise(failed, 0)
+        assert server.results == {}
 
 
 def test_a_driver_that_nobody_can_reach(tmp_path):
     def fail():
         raise OSError("it is not known where the server is")
 
-    with results.Results(spark(reach=fail), 1, None) as server:
-        words = "this run's driver, where .* not known where the server is.*pass results="
+    with results.Results(spark(reach=fail), 1, None, None) as large:
+        with tempfile.TemporaryFile() as file:
+            value = bytes(17 << 20)
+            _, receipt = results.hand_over(large.route, 0, value, "bytes", file)
+            failed = results.deliver(
+                large.route, RankResult(0, receipt=receipt), file, lambda file: "never called"
+            )
+        words = "this run's driver, where .*not known where the server is.*pass results="
         with pytest.raises(sparkring.UnsupportedError, match=words):
-            results.hand_over(server.route, 0, 0, bytes(17 << 20), "bytes")
+            raise sparkring.spark._rank_result.to_raise(failed, 0)
     (tmp_path / "file").touch()
-    with results.Results(spark(), 1, str(tmp_path / "file" / "folder")) as server:
+    with taking(1, str(tmp_path / "file" / "folder")) as (large, _):
         words = "goes through .*/file/folder, where the rank cannot write it .NotADirectoryError"
         with pytest.raises(sparkring.UnsupportedError, match=words):
-            results.hand_over(server.route, 0, 0, bytes(17 << 20), "bytes")
+            end(large.route, 0, bytes(17 << 20))
 
 
 def test_a_driver_that_stops_reading(monkeypatch):
-    """It has proved itself, and then says nothing any more."""
-    monkeypatch.setattr(results, "STALL", 0.5)
+    """It has proved itself, and then takes nothing any more."""
+    monkeypatch.setattr(log_forwarder, "STALL", 0.5)
     release = threading.Event()
-    server = LogServer("127.0.0.1", "127.0.0.1", 1, print, print, tls=True)
-    taken = server.take
-    server.take = lambda *given: (taken(*given), release.wait(DEADLINE))
-    try:
-        with pytest.raises(TimeoutError, match=r"the driver has received nothing for"):
-            results.transmit(server.address, 0, 0, bytes(1 << 26))
-    finally:
+    with taking(1) as (_, server):
+        monkeypatch.setattr(DriverLink, "confirm", lambda link: release.wait(DEADLINE))
+        with task(server.address, 0) as redirect, tempfile.TemporaryFile() as file:
+            file.write(bytes(1 << 20))
+            file.flush()
+            why = redirect.send_result(file)
+            release.set()
+        assert why.startswith("TimeoutError: the driver has received nothing for")
+
+
+def test_a_reader_of_the_output_that_is_paused():
+    """Its lines wait; the result arrives."""
+    release = threading.Event()
+    with taking(1, show=lambda *line: release.wait(DEADLINE)) as (_, server):
+        with task(server.address, 0) as redirect, tempfile.TemporaryFile() as file:
+            file.write(b"whole")
+            file.flush()
+            assert redirect.send_result(file) == ""
+        assert server.results == {0: b"whole"}
         release.set()
-        server.close(0)
 
 
-@pytest.mark.parametrize("said", [b"-1", b"x", b"99999999999999999999", b""])
-def test_a_length_that_makes_no_sense(said):
-    """Of a rank that has proved itself; others are heard."""
-    server = LogServer("127.0.0.1", "127.0.0.1", 2, print, print, tls=True)
-    settings = {**server.address._asdict(), "rank": 0, "attempt": 0}
-    sender = results.Sender({**settings, "core": results._core.__file__}, b"seven..")
-    sender.waiting[0] = log_forwarder.RESULT + said
-    with pytest.raises(ConnectionError):
-        sender.run(server.address[:2])
-    results.transmit(server.address, 1, 0, b"fine")
-    server.close(0)
-    assert server.results == {1: b"fine"}
-
-
-def test_no_result_in_plain_text():
-    server = LogServer("127.0.0.1", "127.0.0.1", 1, print, print)
-    settings = {**server.address._asdict(), "rank": 0, "attempt": 0}
-    with pytest.raises(ConnectionError):
-        results.Sender(settings, b"seven..").run(server.address[:2])
-    server.close(0)
-    assert server.results == {}
+@pytest.mark.parametrize("length", [-1, 1 << 62, driver_link.PAYLOAD + 1])
+@pytest.mark.parametrize("kind", [driver_link.LINES, driver_link.RESULT, 99, -1])
+def test_a_head_that_makes_no_sense(kind, length):
+    """Of a task that has proved itself; others are heard."""
+    if (kind, length) == (driver_link.RESULT, driver_link.PAYLOAD + 1):
+        pytest.skip("a result may be as long")
+    with taking(2) as (large, server):
+        link = DriverLink(server.address, 0, driver_link.TASK, DEADLINE)
+        link.ring.send(driver_link.array.array("q", [kind, length]), driver_link.DRIVER)
+        assert end(replace(large.route, most=0), 1, b"fine").receipt == results.Receipt(4)
+        server.close()
+        assert server.results == {1: b"fine"}
+        link.ring.abort("the test has ended")
 
 
 def test_what_spark_carries():

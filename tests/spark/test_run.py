@@ -89,10 +89,11 @@ def test_large_results(spark, tmp_path):
 @ON_TWO
 def test_a_result_that_cannot_be_carried(spark, monkeypatch):
     """No executor reaches this process: Spark carries what it can; for the rest there is advice."""
-    reach = classic.Classic.reach
-    monkeypatch.setattr(classic.Classic, "reach", lambda self: ("127.9.9.9", reach(self)[1]))
+    monkeypatch.setattr(classic.Classic, "reach", lambda self: "192.0.2.1")
     assert run(lambda comm: bytes(2 << 20), num_proc=4, verbose=0) == [bytes(2 << 20)] * 4
-    words = r"rank [02] returned .* that takes 17 MiB.*127\.9\.9\.9:.*spark\.driver\.host.*results="
+    words = (
+        r"rank [02] returned .* that takes 17 MiB.*192\.0\.2\.1, .*spark\.driver\.host.*results="
+    )
     with pytest.raises(sparkring.UnsupportedError, match=words):
         run(lambda comm: bytes((17 << 20) * (1 - comm.rank % 2)), num_proc=4, verbose=0)
 

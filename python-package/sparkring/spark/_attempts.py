@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from sparkring import _spark_encryption as spark_encryption
 from sparkring._core import UnsupportedError
 from sparkring.spark import _abilities as abilities
 from sparkring.spark import _frame as frames
@@ -127,8 +126,9 @@ class OnSpark:
         """Run the ranks once."""
         spark, display = self.spark, self.display
         frame = self.source.prepare() if self.source else None
-        large = Results(spark, size, self.results)
-        with large, listening(spark, size, self.options, display) as log_server:
+        with contextlib.ExitStack() as stack:
+            log_server = stack.enter_context(listening(spark, size, display))
+            large = stack.enter_context(Results(spark, size, self.results, log_server))
             address = log_server.address if log_server else None
             job = spark.job_type(
                 spark,
@@ -160,15 +160,11 @@ class OnSpark:
 
 
 @contextlib.contextmanager
-def listening(
-    spark: Spark, size: int, options: dict[str, Any], display: Display
-) -> Iterator[LogServer | None]:
+def listening(spark: Spark, size: int, display: Display) -> Iterator[LogServer | None]:
     """Listen for the output of the ranks. The error of a lost rank always shows its last lines."""
     log_server = None
     with contextlib.suppress(OSError):
-        host, bind = spark.reach()
-        tls = encrypts(spark, options)
-        log_server = LogServer(host, bind, size, display.line, display.progress, tls)
+        log_server = LogServer(spark.reach(), size, display.line, display.progress)
     try:
         yield log_server
     finally:
@@ -179,14 +175,3 @@ def listening(
             "live output is off because no executor has connected to this process; see the executor"
             " logs"
         )
-
-
-def encrypts(spark: Spark, options: dict[str, Any]) -> bool:
-    """Return whether the connections of the ranks to the driver are encrypted."""
-    given = options["encryption"]
-    if given is not None:
-        return bool(given)
-    asked = spark.setting("spark.executorEnv.SPARKRING_ENCRYPTION")
-    if asked:
-        return bool(asked == "1")
-    return spark_encryption.asked(spark.setting)

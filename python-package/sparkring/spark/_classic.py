@@ -209,7 +209,6 @@ class Classic:
         """Count the partitions of a frame."""
         return int(frame._jdf.queryExecution().toRdd().getNumPartitions())
 
-    def reach(self) -> tuple[str, str]:
-        """Find the host where executors reach this process, and the address to listen on."""
-        host = self.setting("spark.driver.host", "localhost")
-        return host, self.setting("spark.driver.bindAddress", host)
+    def reach(self) -> str:
+        """Find the host where executors reach this process."""
+        return self.setting("spark.driver.host", "localhost")

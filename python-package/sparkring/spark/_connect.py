@@ -196,11 +196,10 @@ class Connect:
             raise OSError("the client of Spark Connect reports no address of its server")
         return name.strip("[]"), int(port)
 
-    def reach(self) -> tuple[str, str]:
+    def reach(self) -> str:
         """Find the host where executors reach this process: the address towards the server."""
         found = socket.getaddrinfo(*self.host(), type=socket.SOCK_DGRAM)
         family, kind, _, _, address = found[0]
         with socket.socket(family, kind) as probe:
             probe.connect(address)  # sends nothing
-            own = probe.getsockname()[0]
-        return own, own
+            return str(probe.getsockname()[0])

@@ -28,19 +28,17 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sparkring import Communicator, _core
 from sparkring._core import RingError, blame_weight
+from sparkring.spark._driver_link import FOREVER, open_ring
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
+    from sparkring import Communicator
     from sparkring.spark._rank_result import RankResult
 
 GRACE = 5.0  # seconds from a failure until Spark ends ranks that are still at work
 COURTESY = 1.0  # more seconds for a rank that reports the failure of another rank
 LEFT = 60.0  # seconds until Spark must have detected a lost rank
 CONNECT = 30.0  # seconds for all tasks to be connected
-FOREVER = 1e8  # seconds
 LOST = {blame_weight(["TIMEOUT"]), blame_weight(["PEER_LOST"])}  # weights that report a lost rank
 
 
@@ -90,13 +88,17 @@ class RingBarrier:
         self.rank_end.close()
         with self.task_end, contextlib.suppress(RingError, OSError, ValueError):
             if encrypted := self.task_end.recv(1):  # else the rank has ended
+                addresses = [info.address for info in self.context.getTaskInfos()]
                 self.ring = open_ring(
                     self.rank,
-                    [info.address for info in self.context.getTaskInfos()],
-                    self.exchange,
+                    len(addresses),
+                    "sparkring tasks",
                     CONNECT,
-                    self.ports,
-                    encrypted == b"\1",
+                    encryption=encrypted == b"\1",
+                    watch_parent=True,
+                    addresses=addresses,
+                    exchange=self.exchange,
+                    ports=self.ports,
                 )
 
     def exchange(self, text: str) -> list[str]:
@@ -158,37 +160,3 @@ class RingBarrier:
         if errors and grace is None:
             raise errors[0]
         return not thread.is_alive() and not errors
-
-
-def open_ring(
-    rank: int,
-    addresses: Sequence[str],
-    exchange: Callable[[str], Sequence[str]],
-    timeout: float,
-    ports: tuple[int, int] | None,
-    encryption: bool,
-) -> Communicator:
-    """Open a communicator besides that of the user; the arguments are those of `sparkring.init`.
-
-    It gives no warnings, and uses no shared memory. Its waits end when the executor has ended.
-    """
-    return _core.open(
-        Communicator,
-        rank,
-        len(addresses),
-        tuple(addresses),
-        None,  # root_address
-        None,  # token
-        "sparkring tasks",
-        ports or (0, 0),
-        timeout,
-        FOREVER,  # call_timeout
-        -1.0,  # warn_after
-        None,  # algorithms
-        exchange,
-        False,  # shared_memory
-        1,  # connections
-        encryption,
-        True,  # watch_parent
-        "native",
-    )

@@ -30,8 +30,8 @@ from sparkring._core import blame_weight
 from sparkring._launch import process_tree, supervisor
 from sparkring._launch.temporary_folder import temporary_folder
 from sparkring.spark import _exit_barrier as exit_barrier
-from sparkring.spark import _log_forwarder as log_forwarder
 from sparkring.spark import _task_main as task_main
+from sparkring.spark._log_forwarder import KEPT
 from sparkring.spark._log_server import check_report
 from sparkring.spark._rank_result import RankResult, advise, rank_error
 
@@ -73,7 +73,7 @@ class LocalJob:
 
     def run(self, attempt: Attempt) -> list[RankResult] | RankError:
         """Run all ranks once. Return an error when a rank ended without a result."""
-        self.last = {number: deque(maxlen=log_forwarder.KEPT) for number in range(self.num_proc)}
+        self.last = {number: deque(maxlen=KEPT) for number in range(self.num_proc)}
         self.launcher_line = None
         with temporary_folder() as directory:
             (directory / "attempt").write_bytes(pickle.dumps(attempt))

@@ -2,12 +2,10 @@
 """Results that are too large for Spark, which collects results in the memory of the driver's JVM.
 
 Up to `LARGEST` bytes, and `TOTAL` of all ranks, a result is part of the rank's `RankResult`, which
-Spark carries. A larger result goes to the driver on a connection of its own, in the protocol of
-`log_forwarder`: a frame with the length, then the bytes. The connection always uses TLS, which is
-faster than an HMAC. The driver confirms the last byte. A connection that fails is opened again, up
-to three times in all. Or the result goes through a directory of the user: the rank writes a file,
-and the driver reads and removes it. Drivers of remote storage repeat what fails themselves. Both
-ways leave a `Receipt` in the `RankResult`.
+Spark carries. A rank writes a larger result to a file in memory, and its task sends the file to the
+driver on its link (`_driver_link`), when the rank has ended. The driver confirms the last byte. Or
+the result goes through a directory of the user: the rank writes a file, and the driver reads and
+removes it. Both ways leave a `Receipt` in the `RankResult`.
 """
 
 from __future__ import annotations
@@ -17,37 +15,30 @@ import hashlib
 import os
 import re
 import secrets
-import selectors
-import socket
-import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from sparkring import _core
 from sparkring._core import InvalidError, UnsupportedError
 from sparkring.spark import _checkpoint as checkpoint
-from sparkring.spark import _log_forwarder as log_forwarder
-from sparkring.spark._log_server import LACKING, LogServer
+from sparkring.spark._rank_result import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from typing_extensions import Self
 
     from sparkring.spark._checkpoint import Store
-    from sparkring.spark._log_server import Address
+    from sparkring.spark._driver_link import Address
+    from sparkring.spark._log_server import LogServer
     from sparkring.spark._rank_result import RankResult
     from sparkring.spark._session import Spark
 
 LARGEST = 1 << 24  # bytes of a result that Spark carries
 TOTAL = 1 << 27  # bytes of the results of all ranks together
 SPARE = 1 << 16  # bytes of a `RankResult` besides the result
-CHUNK = 1 << 20  # bytes that are sent at once
-STALL = 60.0  # seconds in which the driver must take something
-PAUSES = (0.1, 1.0)  # seconds between two tries to send a result
 MAXIMUM = "spark.driver.maxResultSize"
 UNITS = "bkmgtp"
-REACH = "let executors reach it (spark.driver.host, spark.driver.bindAddress, firewalls)"
+REACH = "let executors reach it (spark.driver.host, firewalls)"
 SHARED = "pass results= with a directory that the hosts share, or its URL"
 
 
@@ -74,113 +65,56 @@ class Receipt:
 
 
 def hand_over(
-    route: Route, rank: int, attempt: int, value: bytes, kind: str
+    route: Route, rank: int, value: bytes, kind: str, file: IO[bytes]
 ) -> tuple[bytes | None, Receipt | None]:
-    """Send a result to the driver if it is too large for Spark; return the data for Spark."""
+    """Write a result that is too large for Spark to a file; return the data for Spark."""
     if len(value) <= route.most:
         return value, None
-    try:
-        if route.directory is not None:
-            checkpoint.find(route.directory).write(file_name(route, rank), value)
-            return None, Receipt(len(value), hashlib.sha256(value).digest())
-        if route.address is None:
-            raise ConnectionError(route.reason)
-        transmit(route.address, rank, attempt, value)
+    if route.directory is None:
+        file.write(value)
+        file.flush()
         return None, Receipt(len(value))
+    try:
+        checkpoint.find(route.directory).write(file_name(route, rank), value)
     except Exception as error:
-        if len(value) <= LARGEST and route.directory is None:
-            return value, None
-        raise UnsupportedError(refusal(route, rank, value, kind, error)) from error
+        why = f"{type(error).__name__}: {error}"
+        raise UnsupportedError(refusal(route, rank, len(value), kind, why)) from error
+    return None, Receipt(len(value), hashlib.sha256(value).digest())
 
 
-def refusal(route: Route, rank: int, value: bytes, kind: str, error: Exception) -> str:
+def deliver(
+    route: Route, rank_result: RankResult, file: IO[bytes], send: Callable[[IO[bytes]], str]
+) -> RankResult:
+    """Send the file of a result to the driver, in the task. In vain, Spark carries it if it can."""
+    receipt = rank_result.receipt
+    if receipt is None or receipt.digest:
+        return rank_result
+    why = send(file) if route.address else f"the driver does not listen: {route.reason}"
+    if not why:
+        return rank_result
+    rank_result = replace(rank_result, receipt=None)
+    if receipt.size <= LARGEST:
+        file.seek(0)
+        return replace(rank_result, value=file.read())
+    text = refusal(route, rank_result.rank, receipt.size, rank_result.kind, why)
+    return replace(rank_result, failure=Failure.of(UnsupportedError(text), None))
+
+
+def refusal(route: Route, rank: int, size: int, kind: str, why: str) -> str:
     """Write the error of a result that is too large: the reason, and the remedy."""
     what = (
-        f"rank {rank} returned a value of type {kind} that takes {in_units(len(value))}. Spark"
+        f"rank {rank} returned a value of type {kind} that takes {in_units(size)}. Spark"
         f" carries results up to {in_units(LARGEST)}; a larger one"
     )
-    why = f"{type(error).__name__}: {error}"
     if route.directory is not None:
         return f"{what} goes through {route.directory}, where the rank cannot write it ({why})"
-    where = "this run's driver"
-    if route.address is not None:
-        where = f"the driver at {route.address.host}:{route.address.port}"
+    where = f"the driver at {route.address.host}" if route.address else "this run's driver"
     return f"{what} goes to {where}, where it did not arrive ({why}): {REACH}, or {SHARED}"
 
 
 def file_name(route: Route, rank: int) -> str:
     """Name the file of a rank."""
     return f"{route.name}-{rank:06}"
-
-
-def transmit(address: Address, rank: int, attempt: int, value: bytes) -> None:
-    """Send a result to the driver, and wait until it has arrived; again if a failure may pass."""
-    settings = {"key": address.key, "rank": rank, "attempt": attempt, "core": _core.__file__}
-    for pause in PAUSES:
-        try:
-            return Sender(settings, value).run((address.host, address.port))
-        except OSError as error:
-            if not may_pass(error):
-                raise
-        time.sleep(pause)
-    return Sender(settings, value).run((address.host, address.port))
-
-
-def may_pass(error: OSError) -> bool:
-    """Return whether another try is useful: a broken or refused connection, a busy name server.
-
-    A TimeoutError comes after a wait that is long enough.
-    """
-    busy = isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN
-    return busy or isinstance(error, ConnectionError) or error.errno in LACKING
-
-
-class Sender(log_forwarder.Driver):
-    """A connection to the driver for one result."""
-
-    def __init__(self, settings: dict[str, Any], value: bytes) -> None:
-        super().__init__(settings)
-        self.rest = memoryview(value)
-        self.answer = b""
-        self.frame(log_forwarder.RESULT, b"%d" % len(value))
-
-    def run(self, address: tuple[str, int]) -> None:
-        """Send the result, and wait for the confirmation."""
-        self.open(address)
-        self.channel = self.reached
-        assert self.channel
-        with contextlib.closing(self.channel), selectors.DefaultSelector() as selector:
-            selector.register(self.channel.socket, selectors.EVENT_READ)
-            while not self.confirmed:
-                self.channel.watch(selector, None, bool(self.outgoing or self.rest))
-                if not selector.select(STALL):
-                    raise TimeoutError(f"the driver has received nothing for {STALL:.0f} s")
-                for move in (self.read, self.write):
-                    with contextlib.suppress(BlockingIOError):
-                        move()
-
-    def write(self) -> None:
-        """Send as many bytes as possible of the proofs, the frame and the result."""
-        super().write()
-        assert self.channel
-        while self.session and self.rest:
-            self.rest = self.rest[self.channel.send(self.rest[:CHUNK]) :]
-
-    def read(self) -> None:
-        """Read the proofs, and then the confirmation."""
-        if not self.session:
-            super().read()
-            return
-        assert self.channel
-        piece = self.channel.recv(log_forwarder.TAG)
-        self.answer += piece
-        if not piece or not log_forwarder.received(self.session).startswith(self.answer):
-            raise ConnectionError("the driver has closed the connection")
-
-    @property
-    def confirmed(self) -> bool:
-        """Return whether the driver has the whole result."""
-        return not self.rest and self.answer == log_forwarder.received(self.session)
 
 
 # ---- On the driver -------------------------------------------------------------------------------
@@ -197,19 +131,22 @@ class Results:
         The number of ranks.
     directory : str or None
         The directory of results, from `directory_of`.
+    log_server : LogServer or None
+        Receives what the ranks send.
     """
 
-    def __init__(self, spark: Spark, size: int, directory: str | None) -> None:
-        self.server: LogServer | None = None
+    def __init__(
+        self, spark: Spark, size: int, directory: str | None, log_server: LogServer | None
+    ) -> None:
+        self.server = log_server
         self.store: Store | None = None if directory is None else checkpoint.find(directory)
+        address = log_server.address if log_server else None
         reason = ""
-        if directory is None:
+        if address is None:
             try:
-                host, bind = spark.reach()
-                self.server = LogServer(host, bind, size, ignore, ignore, tls=True)
+                spark.reach()
             except OSError as error:
                 reason = str(error)
-        address = self.server.address if self.server else None
         name = f"result-{secrets.token_hex(8)}"
         self.route = Route(most_of(spark, size), address, reason, directory, name)
 
@@ -221,7 +158,6 @@ class Results:
         """Drop all received results, also when the attempt has failed."""
         if self.server is not None:
             self.server.results.clear()
-            self.server.close(0)
         if self.store is not None:
             with contextlib.suppress(Exception):  # the error of the attempt counts
                 for name in self.store.names():
@@ -252,10 +188,6 @@ class Results:
         if len(value) != receipt.size:
             raise OSError(f"the result of rank {rank} has {len(value)} of {receipt.size} bytes")
         return value
-
-
-def ignore(*_: Any) -> None:
-    """Show nothing: no log forwarder connects."""
 
 
 def directory_of(results: Any, here: bool) -> str | None:

@@ -248,8 +248,7 @@ def run(
         (`Communicator.progress`). 2 also shows the steps of `run`. 0 shows nothing. In each case
         the output is also in the executors' logs, except with a local master, which has no logs;
         only there if executors cannot reach this process. Spark's own bar of stages is off during
-        the run. The ranks never wait for this process. The connection for the output is encrypted
-        where the ranks encrypt.
+        the run. The ranks never wait for this process. The connection for the output is encrypted.
     encryption : bool, optional
         As for `sparkring.init`.
     **options : object

@@ -60,8 +60,8 @@ class Spark(Protocol):
     def partitions(self, frame: Any) -> int:
         """Count the partitions of a DataFrame."""
 
-    def reach(self) -> tuple[str, str]:
-        """Find the host where executors reach this process, and the address to listen on."""
+    def reach(self) -> str:
+        """Find the host where executors reach this process."""
 
     @property
     def job_type(self) -> type[BarrierJob]:

@@ -11,12 +11,12 @@ import contextlib
 import json
 import os
 import socket
-import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+import time
+from typing import IO, TYPE_CHECKING, Any
 
-from sparkring import _core
 from sparkring._core import InvalidError
+from sparkring.spark import _driver_link as driver_link
 from sparkring.spark import _log_forwarder as log_forwarder
 
 if TYPE_CHECKING:
@@ -24,22 +24,34 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from sparkring.spark._log_server import Address
+    from sparkring.spark._driver_link import Address
 
-WAIT = 10.0  # seconds for the last lines; a log forwarder that has just started still imports
+WAIT = 10.0  # seconds for the last lines
+LONGEST = 1 << 15  # bytes of a report of progress
 REAP = 0.1  # seconds for a log forwarder to end, which mostly has no more to copy
 
-running: list[subprocess.Popen[bytes]] = []  # log forwarders of this process, not yet reaped
+running: list[int] = []  # log forwarders of this process, not yet reaped
 
 
 def reap(seconds: float = 0) -> None:
-    """Reap the log forwarders that have ended, and wait a short time for the last one.
+    """Reap the log forwarders that have ended, and wait a short time for all to end.
 
     Spark uses a worker again, in which each log forwarder would stay as a zombie.
     """
-    with contextlib.suppress(IndexError, subprocess.TimeoutExpired):
-        running[-1].wait(seconds)
-    running[:] = [process for process in running if process.poll() is None]
+    until = time.monotonic() + seconds
+    while True:
+        running[:] = [process for process in running if not has_ended(process)]
+        if not running or time.monotonic() >= until:
+            return
+        time.sleep(0.001)
+
+
+def has_ended(process: int) -> bool:
+    """Reap a process; false while it runs."""
+    try:
+        return os.waitpid(process, os.WNOHANG)[0] != 0
+    except ChildProcessError:
+        return True
 
 
 class StdioRedirect:
@@ -47,21 +59,17 @@ class StdioRedirect:
 
     Parameters
     ----------
-    rank, attempt : int
-        The rank that prints, and its attempt.
+    rank : int
+        The rank that prints.
     address : Address or None
         The driver that shows the output.
     echo : bool or None
         Whether the output is also in this process's own output.
     """
 
-    def __init__(self, rank: int, attempt: int, address: Address | None, echo: bool | None) -> None:
-        self.settings: dict[str, Any] = {"rank": rank, "attempt": attempt, "echo": bool(echo)}
-        self.silent = echo is None
-        if address is not None:
-            self.settings.update(address._asdict())
-            if address.tls:
-                self.settings["core"] = _core.__file__
+    def __init__(self, rank: int, address: Address | None, echo: bool | None) -> None:
+        self.rank, self.address = rank, address
+        self.echo, self.silent = bool(echo), echo is None
         self.control: socket.socket | None = None
         self.saved: list[int] = []
         self.lines: tuple[str, ...] = ()
@@ -87,8 +95,7 @@ class StdioRedirect:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         reader, writer = os.pipe()
         try:
-            self.spawn(reader, theirs.fileno())
-            ours.send(json.dumps(self.settings).encode())
+            self.spawn(reader, theirs)
             ours.settimeout(WAIT)
             self.saved = [os.dup(1), os.dup(2)]
             os.dup2(writer, 1)
@@ -105,35 +112,21 @@ class StdioRedirect:
             with contextlib.suppress(AttributeError, ValueError):
                 stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
 
-    def spawn(self, reader: int, control: int) -> None:
+    def spawn(self, output: int, control: socket.socket) -> None:
         """Start the process without waiting for it: it may have more to copy than this rank."""
-        command = [
-            sys.executable,
-            "-I",
-            "-S",
-            log_forwarder.__file__,
-            str(reader),
-            str(control),
-            "2",
-        ]
         reap()
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=2,  # Spark's workers show no descriptor 1
-            stderr=subprocess.DEVNULL if self.silent else None,
-            pass_fds=(reader, control),
-            close_fds=True,
-        )
-        running.append(process)  # no warning about the running process
+        process = os.fork()
+        if process == 0:
+            log_forwarder.become(output, control, self.silent, self.echo, self.address, self.rank)
+        running.append(process)
 
     def report(self, step: float, total: float | None, metrics: dict[str, Any]) -> None:
         """Send a report of progress, if the log forwarder can receive it now."""
         text = json.dumps([step, total, metrics]).encode()
-        if len(text) > log_forwarder.PAYLOAD:
+        if len(text) > LONGEST:
             raise InvalidError(
                 f"this report of {len(metrics)} metrics takes {len(text)} bytes: progress takes"
-                f" {log_forwarder.PAYLOAD}"
+                f" {LONGEST}"
             )
         control = self.control  # another thread may call finish() now
         if control is not None:
@@ -142,9 +135,22 @@ class StdioRedirect:
 
     def log(self, text: str) -> None:
         """Write to the log alone, if this process's output goes there."""
-        if self.settings["echo"]:
+        if self.echo:
             with contextlib.suppress(OSError):
                 os.write(self.saved[1] if self.saved else 2, text.encode(errors="replace"))
+
+    def send_result(self, file: IO[bytes]) -> str:
+        """Send a file to the driver as the result; return why it has not arrived, or nothing."""
+        if self.control is None:
+            return "the task could start no process that sends it"
+        try:
+            self.control.settimeout(None)
+            socket.send_fds(self.control, [log_forwarder.RESULT], [file.fileno()])
+            answer = self.control.recv(driver_link.PAYLOAD)
+            self.control.settimeout(WAIT)
+        except OSError as error:
+            return f"{type(error).__name__}: {error}"
+        return answer[1:].decode() if answer else "the process that sends it was killed"
 
     def finish(self) -> tuple[str, ...]:
         """Restore the descriptors; return the last lines of the log forwarder."""
@@ -156,7 +162,7 @@ class StdioRedirect:
             os.close(saved)
         with contextlib.suppress(OSError), self.control as control:
             control.send(log_forwarder.END)
-            text = control.recv(1 << 18).decode(errors="replace")
+            text = control.recv(1 << 18)[1:].decode(errors="replace")
             self.lines = tuple(text.splitlines())
         self.control = None
         reap(REAP)

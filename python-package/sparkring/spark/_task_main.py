@@ -23,7 +23,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import IO, TYPE_CHECKING, Any, NoReturn, Protocol
 
 import sparkring
 from sparkring import _run_state as run_state
@@ -34,12 +34,12 @@ from sparkring.spark import _closure_codec as closure_codec
 from sparkring.spark import _script as script
 from sparkring.spark._exit_barrier import ExitBarrier, RankFailed, RingBarrier
 from sparkring.spark._rank_result import Failure, RankResult, advise
-from sparkring.spark._results import hand_over
+from sparkring.spark._results import deliver, hand_over
 from sparkring.spark._rows import Feed
 from sparkring.spark._stdio_redirect import StdioRedirect, flush
 
 if TYPE_CHECKING:
-    from sparkring.spark._log_server import Address
+    from sparkring.spark._driver_link import Address
     from sparkring.spark._results import Route
     from sparkring.spark._rows import Rows
 
@@ -100,8 +100,9 @@ def play(
     barrier: ExitBarrier,
     printer: Printer,
     feed: Feed | None = None,
+    file: IO[bytes] | None = None,
 ) -> RankResult:
-    """Run a rank, up to the exit barrier. `feed` has its rows."""
+    """Run a rank, up to the exit barrier. `feed` has its rows, and `file` takes a large result."""
     comm = None
     value = failure = receipt = rows = None
     kind = ""
@@ -123,9 +124,10 @@ def play(
             value = closure_codec.dumps_value(result, rank)
         else:
             rows = arrow.pack(result, attempt.table.schema, attempt.table.zone, rank)
+        del result
         finish(comm)
-        if attempt.route and value is not None:
-            value, receipt = hand_over(attempt.route, rank, attempt.number, value, kind)
+        if attempt.route and value is not None and file:
+            value, receipt = hand_over(attempt.route, rank, value, kind, file)
     except BaseException as error:
         attempt.work.sources.advise(error)
         explain_close(error)
@@ -222,15 +224,18 @@ def task(attempt: Attempt, batches: Iterable[Any]) -> Iterator[RankResult]:
 
     context = BarrierTaskContext.get()
     rank = context.partitionId()
-    with StdioRedirect(rank, attempt.number, attempt.address, attempt.echo) as redirect:
+    redirect = StdioRedirect(rank, attempt.address, attempt.echo)
+    with redirect, child.memory() as file:
         barrier, incomplete = RingBarrier(context, attempt.options.get("ports")), ""
         with attempt.work.sources.directory(), feeding(attempt, batches) as feed:
             ended = run_child(
-                lambda: play(attempt, rank, barrier, redirect, feed), barrier.connect, feed
+                lambda: play(attempt, rank, barrier, redirect, feed, file), barrier.connect, feed
             )
         rank_result = lost(rank, ended, attempt) if isinstance(ended, int) else ended
         if feed and feed.error and rank_result.failure:  # which it has caused, by missing rows
             raise feed.error
+        if attempt.route:
+            rank_result = deliver(attempt.route, rank_result, file, redirect.send_result)
         try:
             barrier.wait_for_all(rank_result)
         except RankFailed as error:
