@@ -2,8 +2,8 @@
 # mypy: allow-subclassing-any, allow-untyped-calls
 """Calls of a group on tensors of GPUs, by their addresses, on a stream of the group.
 
-The device of the communicator carries the calls out: the first one opens it. What the device has
-no call for is staged: copied to the host, carried out there, and copied back.
+The device of the communicator carries the calls out: the first one opens it. A call that the device
+lacks is staged: its tensors are copied to the host, where it is carried out, and back.
 """
 
 from __future__ import annotations

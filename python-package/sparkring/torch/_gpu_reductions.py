@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from sparkring.torch._gpu_calls import GpuCalls, Spans, Tensors, write
 from sparkring.torch._reduction import Reduction
@@ -37,7 +36,7 @@ class GpuReductions(GpuCalls, Reductions):
         (tensor,) = tensors
         if tensor.is_sparse:
             return self._staged(super().allreduce, tensors, opts)
-        how = Reduction.of(opts.reduceOp if opts is not None else dist.ReduceOp.SUM, tensor.dtype)
+        how = Reduction.asked(opts, tensor.dtype)
 
         def body(on: Spans) -> None:
             target = tensor.detach().contiguous()
@@ -63,8 +62,7 @@ class GpuReductions(GpuCalls, Reductions):
         """
         if not self._here(tensors):
             return super().allreduce_coalesced(tensors, opts)
-        op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
-        how = Reduction.of(op, tensors[0].dtype)
+        how = Reduction.asked(opts, tensors[0].dtype)
 
         def body(on: Spans) -> None:
             targets = [tensor.detach().contiguous() for tensor in tensors]
@@ -94,7 +92,7 @@ class GpuReductions(GpuCalls, Reductions):
         if not self._here(tensors):
             return super().reduce(tensors, opts)
         (tensor,) = tensors
-        how = Reduction.of(opts.reduceOp, tensor.dtype)
+        how = Reduction.asked(opts, tensor.dtype)
         is_root = opts.rootRank == self._comm.rank
 
         def body(on: Spans) -> None:
@@ -128,7 +126,7 @@ class GpuReductions(GpuCalls, Reductions):
         if not self._here(output, inp):
             return super().reduce_scatter_single(output, inp, opts)
         check_reduce_scatter(output, inp, self._comm.size)
-        how = Reduction.of(opts.reduceOp if opts is not None else dist.ReduceOp.SUM, inp.dtype)
+        how = Reduction.asked(opts, inp.dtype)
 
         def body(on: Spans) -> None:
             source, target = how.scaled(inp.detach().contiguous()), output.detach().contiguous()

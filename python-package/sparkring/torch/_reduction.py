@@ -31,6 +31,11 @@ class Reduction(NamedTuple):
         kind, factor = op.__getstate__() if isinstance(op, dist.ReduceOp) else (op, None)
         return cls(_name(Op.SUM if kind == Op.PREMUL_SUM else kind, dtype), factor)
 
+    @classmethod
+    def asked(cls, opts: Any, dtype: torch.dtype) -> Reduction:
+        """Return the reduction of the options of a call; without options, the sum."""
+        return cls.of(Op.SUM if opts is None else opts.reduceOp, dtype)
+
     def scaled(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return the input of the sum."""
         return tensor if self.factor is None else tensor * self.factor

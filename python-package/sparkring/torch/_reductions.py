@@ -26,7 +26,7 @@ class Reductions(Calls):
     def allreduce(self, tensors: Tensors, opts: Any = None) -> Work:
         """Reduce a tensor over all ranks, in place."""
         (tensor,) = tensors
-        how = Reduction.of(opts.reduceOp if opts is not None else dist.ReduceOp.SUM, tensor.dtype)
+        how = Reduction.asked(opts, tensor.dtype)
         if tensor.is_sparse:
             return self._allreduce_sparse(tensor, how)
         source = target = view.plain(tensor)
@@ -41,9 +41,7 @@ class Reductions(Calls):
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Work:
         """Reduce tensors of one type over all ranks, in place, as one call."""
-        how = Reduction.of(
-            opts.reduceOp if opts is not None else dist.ReduceOp.SUM, tensors[0].dtype
-        )
+        how = Reduction.asked(opts, tensors[0].dtype)
         if how.factor is not None or len({t.dtype for t in tensors}) > 1:
             single = _single(opts)
             return self._all([self.allreduce([tensor], single) for tensor in tensors], tensors)
@@ -69,7 +67,7 @@ class Reductions(Calls):
     def reduce(self, tensors: Tensors, opts: Any) -> Work:
         """Reduce a tensor over all ranks; the root gets the result."""
         (tensor,) = tensors
-        how = Reduction.of(opts.reduceOp, tensor.dtype)
+        how = Reduction.asked(opts, tensor.dtype)
         source = view.plain(tensor)
         is_root = opts.rootRank == self._comm.rank
         target = source if is_root else torch.empty_like(source)
@@ -82,7 +80,7 @@ class Reductions(Calls):
         self, output: torch.Tensor, inp: torch.Tensor, opts: Any = None
     ) -> Work:
         """Reduce a tensor over all ranks; each rank gets its part."""
-        how = Reduction.of(opts.reduceOp if opts is not None else dist.ReduceOp.SUM, inp.dtype)
+        how = Reduction.asked(opts, inp.dtype)
         size = self._comm.size
         check_reduce_scatter(output, inp, size)
         source = how.scaled(view.plain(inp)).view(size, -1)
