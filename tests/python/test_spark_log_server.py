@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import socket
+import subprocess
+import sys
 import threading
 import time
 
@@ -125,3 +128,23 @@ def test_payloads_that_make_no_sense(log_server, kind, sent):
         assert all(math.isfinite(bound) for bound in (step, total) if bound is not None)
         assert all(isinstance(value, (int, float)) for value in metrics.values())
     assert (kind == driver_link.PROGRESS) == bool(taken)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "hard", "printed"),
+    [(4, 600, "550"), (300, 1200, "1112"), (300, 1000, "1112 open files .* hard limit is 1000")],
+)
+def test_open_files(ranks, hard, printed):
+    """The soft limit rises when the links of all ranks need it; the hard limit ends the server."""
+    script = f"""
+import resource
+from sparkring.spark._log_server import LogServer
+resource.setrlimit(resource.RLIMIT_NOFILE, (550, {hard}))
+try:
+    LogServer("127.0.0.1", {ranks}, print, print).close(0)
+    print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+except OSError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert re.search(printed, done.stdout)

@@ -163,8 +163,10 @@ class OnSpark:
 def listening(spark: Spark, size: int, display: Display) -> Iterator[LogServer | None]:
     """Listen for the output of the ranks. The error of a lost rank always shows its last lines."""
     log_server = None
-    with contextlib.suppress(OSError):
+    try:
         log_server = LogServer(spark.reach(), size, display.line, display.progress)
+    except OSError as error:
+        display.notify(f"live output is off: {error.strerror or error}; see the executor logs")
     try:
         yield log_server
     finally:

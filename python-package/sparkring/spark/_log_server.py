@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import math
 import queue
+import resource
 import secrets
 import threading
 import time
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 BACKLOG = 1024  # frames that are not shown yet; further ones are dropped
 CLOSE = 1.0  # seconds for a link to end
+LINK = 2  # descriptors of a link
+OTHERS = 512  # descriptors for the rest of this process
 
 
 class Closed(BaseException):
@@ -43,11 +47,16 @@ class LogServer:
     host : str
         The host where executors reach this process.
     ranks : int
-        The number of ranks.
+        The number of ranks. The soft limit of open files rises when they need more.
     show : callable
         Called with a rank and a line, from a thread.
     progress : callable
         Called with a rank, a step, the number of steps or None, and a dictionary of numbers.
+
+    Raises
+    ------
+    OSError
+        The hard limit of open files is too low for the links of all ranks.
     """
 
     def __init__(
@@ -57,6 +66,7 @@ class LogServer:
         show: Callable[[int, str], None],
         progress: Callable[[int, float, float | None, dict[str, Any]], None],
     ) -> None:
+        reserve_descriptors(LINK * ranks + OTHERS)
         self.show, self.progress = show, progress
         self.address = Address(host, secrets.token_hex(32))
         self.hosts: dict[int, str] = {}  # of the ranks that have connected
@@ -160,6 +170,20 @@ class LogServer:
         for show in iter(self.shown.get, None):
             with contextlib.suppress(Exception):  # further output may be fine
                 show()
+
+
+def reserve_descriptors(needed: int) -> None:
+    """Raise the soft limit of open files where it is lower than needed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise OSError(
+            errno.EMFILE,
+            f"the ranks need {needed} open files on the driver, whose hard limit is {hard}:"
+            " raise it with ulimit -Hn",
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def raise_in(thread: threading.Thread, error: type[BaseException]) -> None:
