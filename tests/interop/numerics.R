@@ -29,6 +29,15 @@ say_survival <- function(say, comm, ties, rows) {
   say(paste0(ties, "_hazard"), unlist(lapply(split(times$hazard, times$stratum), add)))
 }
 
+links <- list(
+  gaussian = c("identity", "log", "inverse"),
+  binomial = c("logit", "probit", "cloglog", "log"),
+  poisson = c("log", "identity", "sqrt"),
+  Gamma = c("inverse", "identity", "log"),
+  inverse.gaussian = c("1/mu^2", "inverse", "identity", "log")
+)
+python <- stats::setNames(sub(".", "_", tolower(names(links)), fixed = TRUE), names(links))
+
 for (size in 1:3) {
   group <- ring_comm_split(comm, as.integer(ring_rank(comm) < size))
   if (ring_rank(comm) < size) {
@@ -40,10 +49,13 @@ for (size in 1:3) {
     data <- as.data.frame(x)
     fit <- ring_lm(group, e ~ a + b + c + d, data, weights = abs(a - 1e6) * (a < 1e6 + 1))
     say("lm", coef(fit))
-    for (family in list(binomial(), binomial("cloglog"), poisson("sqrt"), Gamma("log"))) {
-      data$z <- if (family$family == "binomial") data$e > 5 else abs(round(data$e)) + 1
-      fit <- ring_glm(group, z ~ b + c + d, family, data)
-      say(family$link, c(coef(fit), vcov(fit), deviance(fit)))
+    for (family in names(links)) {
+      data$z <- if (family == "binomial") data$e > 5 else abs(round(data$e)) + 1
+      for (link in links[[family]]) {
+        fit <- ring_glm(group, z ~ b + c, do.call(family, list(link = link)), data)
+        name <- paste0(python[[family]], "-", if (link == "1/mu^2") "inverse_squared" else link)
+        say(name, c(coef(fit), vcov(fit), deviance(fit)))
+      }
     }
     for (type in 1:9) {
       probs <- c(0, 0.1, 1 / 3, 0.5, 0.77, 1)
@@ -69,6 +81,12 @@ for (size in 1:3) {
       name <- if (standardize) paste0("standard-", family) else family
       say(name, fit$slopes)
       say(paste0(name, "-level"), fit$a0)
+      if (!standardize || alpha == 0) return(invisible())
+      path <- ring_glmnet(group, x[, -5], y, family, weights = 1 + (x[, 1] > 1e6), alpha = alpha,
+                          nlambda = 9, lambda.min.ratio = 0.01, maxit = 1000,
+                          penalty.factor = factors)
+      say(paste0("path-", family), path$slopes)
+      say(paste0("path-", family, "-alphas"), path$lambda)
     }
     net("gaussian", x[, 5], 1, c(1, 0.3, 0.1, 0.01))
     net("binomial", x[, 5] > 5, 0.5, c(1, 0.3, 0.1, 0.01))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from sparkring import models
 from sparkring.models import _moments
+from sparkring.models._family import FAMILIES
 from sparkring.models._quantile import METHODS
 from test_interop import DEADLINE, pytestmark  # noqa: F401
 
@@ -70,6 +71,9 @@ def nets(comm, x):
         net.fit(features, numbers, weight)
         found |= {f"standard-{family}": net.coef_path_}
         found |= {f"standard-{family}-level": net.intercept_path_}
+        net.set_params(alphas=None, n_alphas=9, eps=0.01, max_iter=1000)
+        net.fit(features, numbers, weight)
+        found |= {f"path-{family}": net.coef_path_, f"path-{family}-alphas": net.alphas_}
     poisson = models.PoissonRegressor(comm=comm, alpha=0.1).fit(features, counts, weight)
     found |= {"poisson": poisson.coef_, "poisson-level": poisson.intercept_}
     logistic = models.LogisticRegression(comm=comm, C=0.5).fit(features, classes, weight)
@@ -92,17 +96,13 @@ def python_rank(comm, rows, seed):
             svd = models.TruncatedSVD(6, comm=group, algorithm="exact").fit(x)
             ridge = models.Ridge(0.5, comm=group).fit(x[:, :3], y)
             plain = models.LinearRegression(comm=group, fit_intercept=False).fit(x[:, :3], y)
-            for name, link in (
-                ("binomial", "logit"),
-                ("binomial", "cloglog"),
-                ("poisson", "sqrt"),
-                ("gamma", "log"),
-            ):
-                z = y > 5 if name == "binomial" else np.abs(np.round(y)) + 1
-                model = models.GeneralizedLinearModel(comm=group, family=name, link=link)
-                model.fit([(x[:700, 1:4], z[:700]), (x[700:, 1:4], z[700:])])
-                numbers = [model.intercept_, *model.coef_, *model.covariance_.ravel()]
-                found[size, link] = [*numbers, model.deviance_]
+            for family, (_, links, _) in FAMILIES.items():
+                for link in links:
+                    z = np.float64(y > 5) if family == "binomial" else np.abs(np.round(y)) + 1
+                    model = models.GeneralizedLinearModel(comm=group, family=family, link=link)
+                    model.fit([(x[:700, 1:3], z[:700]), (x[700:, 1:3], z[700:])])
+                    numbers = [model.intercept_, *model.coef_, *model.covariance_.ravel()]
+                    found[size, f"{family}-{link}"] = [*numbers, model.deviance_]
             given = models.KMeans(5, comm=group, init=init, tol=0).fit(x)
             drawn = Seeded(5, comm=group, random_state=seed, max_iter=100).fit(x)
             found |= {
