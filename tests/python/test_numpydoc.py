@@ -66,14 +66,20 @@ def find(module, name):
             for alias in node.names:
                 if (alias.asname or alias.name) == name:
                     return find(node.module, alias.name)
+            if node.names[0].name == "*" and name in exported(node.module):
+                return find(node.module, name)
     return module, None
 
 
 def exported(module):
     """Return ``__all__``; `sparkring` replaces its own, which has more than the help shows."""
-    assigned = (node for node in source(module).body if isinstance(node, ast.Assign))
+    body = source(module).body
+    assigned = (node for node in body if isinstance(node, ast.Assign))
     named = {ast.unparse(node.targets[0]): node.value for node in reversed([*assigned])}
-    return ast.literal_eval(named["__all__"])
+    imports = (node for node in body if isinstance(node, ast.ImportFrom))
+    stars = (node for node in imports if node.names[0].name == "*")
+    names = ast.literal_eval(named["__all__"]) if "__all__" in named else []
+    return names + [name for node in stars for name in exported(node.module)]
 
 
 def is_decorated(node, name):

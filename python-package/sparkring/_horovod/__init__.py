@@ -3,6 +3,7 @@
 
 `sparkring.torch`, `sparkring.keras` and `sparkring.tensorflow` stand on it::
 
+    names                  the names that the front ends share
     elastic                states, and what goes on after a failure
     builds                 how Horovod was built
     host                   reductions for compiled programs, and compressors

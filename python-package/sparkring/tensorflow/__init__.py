@@ -17,40 +17,10 @@ Examples
 
 from __future__ import annotations
 
-from sparkring._horovod.builds import (
-    ccl_built,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rocm_built,
-)
-from sparkring._horovod.context import (
-    add_process_set,
-    cross_rank,
-    cross_size,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    rank,
-    remove_process_set,
-    shutdown,
-    size,
-    start_timeline,
-    stop_timeline,
-)
-from sparkring._horovod.errors import HorovodInternalError
+from sparkring._horovod import names
 from sparkring._horovod.host import Compression
-from sparkring._horovod.objects import allgather_object, broadcast_object
-from sparkring._horovod.operations import barrier, join
-from sparkring._horovod.ops import Adasum, Average, Max, Min, Product, ReduceOp, Sum
-from sparkring._horovod.process_sets import ProcessSet, global_process_set
+from sparkring._horovod.names import *  # noqa: F403 (listed once)
+from sparkring._horovod.operations import join
 from sparkring.tensorflow._numbers import (
     local_rank_op,
     local_size_op,
@@ -73,63 +43,27 @@ from sparkring.tensorflow._tape import DistributedGradientTape
 from sparkring.tensorflow._variables import broadcast_, broadcast_variables
 
 __all__ = [
-    "Adasum",
-    "Average",
     "Compression",
     "DistributedGradientTape",
     "DistributedOptimizer",
-    "HorovodInternalError",
-    "Max",
-    "Min",
-    "ProcessSet",
-    "Product",
-    "ReduceOp",
-    "Sum",
-    "add_process_set",
     "allgather",
-    "allgather_object",
     "allreduce",
     "alltoall",
-    "barrier",
     "broadcast",
     "broadcast_",
-    "broadcast_object",
     "broadcast_variables",
-    "ccl_built",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
     "grouped_allgather",
     "grouped_allreduce",
     "grouped_reducescatter",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
     "join",
-    "local_rank",
     "local_rank_op",
-    "local_size",
     "local_size_op",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
     "process_set_included_op",
-    "rank",
     "rank_op",
     "reducescatter",
-    "remove_process_set",
-    "rocm_built",
-    "shutdown",
-    "size",
     "size_op",
-    "start_timeline",
-    "stop_timeline",
 ]
+__all__ += names.__all__
 
 
 def __dir__() -> list[str]:

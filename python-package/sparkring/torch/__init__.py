@@ -41,40 +41,9 @@ from __future__ import annotations
 
 import torch.distributed as dist
 
-from sparkring._horovod.builds import (
-    ccl_built,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rocm_built,
-)
-from sparkring._horovod.context import (
-    add_process_set,
-    cross_rank,
-    cross_size,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    rank,
-    remove_process_set,
-    shutdown,
-    size,
-    start_timeline,
-    stop_timeline,
-)
-from sparkring._horovod.errors import HorovodInternalError
-from sparkring._horovod.objects import allgather_object, broadcast_object
-from sparkring._horovod.operations import barrier
-from sparkring._horovod.ops import Adasum, Average, Max, Min, Product, ReduceOp, Sum
+from sparkring._horovod import names
+from sparkring._horovod.names import *  # noqa: F403 (listed once)
 from sparkring._horovod.pending import poll, synchronize
-from sparkring._horovod.process_sets import ProcessSet, global_process_set
 from sparkring.torch import elastic
 from sparkring.torch._horovod.compression import Compression
 from sparkring.torch._horovod.hook import allreduce_hook
@@ -110,23 +79,12 @@ from sparkring.torch._horovod.sync_batch_norm import SyncBatchNorm
 from sparkring.torch._process_group import ProcessGroup, device_types
 
 __all__ = [
-    "Adasum",
-    "Average",
     "Compression",
     "DistributedOptimizer",
-    "HorovodInternalError",
-    "Max",
-    "Min",
     "ProcessGroup",
-    "ProcessSet",
-    "Product",
-    "ReduceOp",
-    "Sum",
     "SyncBatchNorm",
-    "add_process_set",
     "allgather",
     "allgather_async",
-    "allgather_object",
     "allreduce",
     "allreduce_",
     "allreduce_async",
@@ -134,23 +92,13 @@ __all__ = [
     "allreduce_hook",
     "alltoall",
     "alltoall_async",
-    "barrier",
     "broadcast",
     "broadcast_",
     "broadcast_async",
     "broadcast_async_",
-    "broadcast_object",
     "broadcast_optimizer_state",
     "broadcast_parameters",
-    "ccl_built",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
     "elastic",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
     "grouped_allgather",
     "grouped_allgather_async",
     "grouped_allreduce",
@@ -159,29 +107,14 @@ __all__ = [
     "grouped_allreduce_async_",
     "grouped_reducescatter",
     "grouped_reducescatter_async",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
     "join",
-    "local_rank",
-    "local_size",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
     "poll",
-    "rank",
     "reducescatter",
     "reducescatter_async",
-    "remove_process_set",
-    "rocm_built",
-    "shutdown",
-    "size",
     "sparse_allreduce_async",
-    "start_timeline",
-    "stop_timeline",
     "synchronize",
 ]
+__all__ += names.__all__
 
 if not dist.is_available():
     raise ImportError("this PyTorch has no torch.distributed: install a build that has it")
