@@ -14,6 +14,9 @@ from sparkring._horovod import builds, context, objects, operations, ops
 from sparkring._horovod import settings as variables
 from sparkring._horovod.errors import HorovodInternalError
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
+from sparkring._horovod.reduction import Reduction
+
+SUM = Reduction(op=ops.Sum)
 
 
 def use_everything(shared):
@@ -48,16 +51,16 @@ def reduce_arrays(rank, size):
     x = np.full((2, 3), rank + 1.0)
     total = size * (size + 1) / 2
     assert (operations.allreduce(x).wait() == total / size).all()
-    assert (operations.allreduce(x, op=ops.Sum, prescale_factor=2).wait() == 2 * total).all()
-    assert (operations.allreduce(x, op=ops.Max, name="max").wait() == size).all()
+    assert (operations.allreduce(x, Reduction(op=ops.Sum, prescale=2)).wait() == 2 * total).all()
+    assert (operations.allreduce(x, Reduction("max", ops.Max)).wait() == size).all()
     assert (operations.allreduce(-x, out=x).wait() == -total / size).all()
     assert operations.allreduce(np.array([-rank])).wait().tolist() == [-(sum(range(size)) // size)]
-    equal = operations.allreduce(np.array([3.0, 4.0]), op=ops.Adasum).wait()
+    equal = operations.allreduce(np.array([3.0, 4.0]), Reduction(op=ops.Adasum)).wait()
     assert equal.tolist() == [3.0, 4.0]
     apart = np.eye(size)[rank]
-    assert operations.allreduce(apart, op=ops.Adasum).wait().tolist() == [1.0] * size
+    assert operations.allreduce(apart, Reduction(op=ops.Adasum)).wait().tolist() == [1.0] * size
     mixed = [np.ones(2), np.full(3, rank, "int32"), np.zeros((1, 2))]
-    results = operations.grouped_allreduce(mixed, op=ops.Sum).wait()
+    results = operations.grouped_allreduce(mixed, SUM).wait()
     assert [each.tolist() for each in results] == [
         [size, size],
         [sum(range(size))] * 3,
@@ -69,7 +72,7 @@ def move_arrays(rank, size):
     work = operations.allgather(np.full((rank, 2), rank))
     assert work.wait()[:, 0].tolist() == [r for r in range(size) for _ in range(r)]
     rows = np.repeat(np.arange(size + 1.0), 2).reshape(-1, 2)
-    mine = operations.reducescatter(rows, op=ops.Sum).wait()
+    mine = operations.reducescatter(rows, SUM).wait()
     first = [0, 1] if rank == 0 else [rank + 1]
     assert mine[:, 0].tolist() == [size * each for each in first]
     work = operations.alltoall(np.arange(size * 2 + 1), splits=[2] * size)
@@ -106,11 +109,12 @@ def submit_from_threads(rank, size):
 
 
 def fail_and_go_on(rank, size):
-    work = operations.allreduce(np.zeros(2 + rank), name="uneven")
+    work = operations.allreduce(np.zeros(2 + rank), Reduction("uneven"))
     with pytest.raises(HorovodInternalError, match="MismatchError") as caught:
         work.wait()
     assert isinstance(caught.value.__cause__, sparkring.MismatchError)
-    assert operations.allreduce(np.ones(2), name="uneven", op=ops.Sum).wait().tolist() == [size] * 2
+    work = operations.allreduce(np.ones(2), SUM._replace(name="uneven"))
+    assert work.wait().tolist() == [size] * 2
 
 
 def send_objects(rank, size):
@@ -127,14 +131,15 @@ def use_process_sets(rank, size):
     assert last.size() == len({1, size - 1})
     assert global_process_set.ranks == list(range(size))
     if last.included():
-        assert operations.allreduce(np.ones(1), op=ops.Sum, process_set=last).wait() == last.size()
+        of_last = SUM._replace(process_set=last)
+        assert operations.allreduce(np.ones(1), of_last).wait() == last.size()
         sent = operations.broadcast(np.array([rank]), size - 1, process_set=last)
         assert sent.wait().tolist() == [size - 1]
         with pytest.raises(ValueError, match="member of the process set"):
             operations.broadcast(np.zeros(1), 0, process_set=last)
     else:
         with pytest.raises(ValueError, match="is not in the process set"):
-            operations.allreduce(np.ones(1), process_set=last)
+            operations.allreduce(np.ones(1), Reduction(process_set=last))
     with pytest.raises(ValueError, match="exists already"):
         context.add_process_set([1, size - 1])
     with pytest.raises(HorovodInternalError, match="different process sets"):
@@ -151,7 +156,7 @@ def count_names_anew(rank, size):
     for _ in range(rank):
         operations.allreduce(np.ones(1)).wait()
     last = operations.join()
-    assert operations.allreduce(np.ones(1), op=ops.Sum).wait() == size
+    assert operations.allreduce(np.ones(1), SUM).wait() == size
     return last
 
 
@@ -163,13 +168,13 @@ def again(rank, size):
     counters = global_process_set.group().reducer.counters()
     assert counters["threshold"] == 4096
     assert counters["cycle_time"] == 0.0005
-    assert operations.allreduce(np.ones(1), op=ops.Sum).wait() == size
+    assert operations.allreduce(np.ones(1), SUM).wait() == size
     context.shutdown()
     os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "0"
     with open_comm() as comm:
         for given in (comm, None):
             context.init(given)
-            assert operations.allreduce(np.ones(1), op=ops.Sum).wait() == size
+            assert operations.allreduce(np.ones(1), SUM).wait() == size
             with pytest.raises(ValueError, match="DYNAMIC_PROCESS_SETS is 0"):
                 context.add_process_set([0])
             context.shutdown()

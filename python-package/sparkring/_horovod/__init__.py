@@ -8,6 +8,7 @@
     builds                 how Horovod was built
     host                   reductions for compiled programs, and compressors
     operations, objects    submissions to the reducer of a process set
+      reduction              how arrays are combined: the arguments of a reduction
       context                init, shutdown, ranks, process sets, timeline
         pending                operations in flight, and their handles
         process_sets           groups of ranks

@@ -43,3 +43,8 @@ def describe_names(names: Iterable[str]) -> str:
 def join_texts(*texts: str | None) -> str:
     """Return the texts that are not empty, with commas."""
     return ", ".join(each for each in texts if each)
+
+
+def part_of(name: str | None, part: object) -> str | None:
+    """Name a part of an operation, if the operation has a name."""
+    return None if name is None else f"{name}.{part}"

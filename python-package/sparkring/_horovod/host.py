@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparkring._horovod import operations
-from sparkring._horovod.ops import Average, ReduceOp, Sum
 from sparkring._horovod.pending import Pending
-from sparkring._horovod.process_sets import ProcessSet, global_process_set
+from sparkring._horovod.reduction import Reduction
 
 
 class Compressor(NamedTuple):
@@ -48,50 +47,16 @@ class Compression:
     bf16 = Compressor("bfloat16")
 
 
-class Reduction(NamedTuple):
-    """How arrays are combined over the ranks of a process set.
-
-    ``prescale`` multiplies floating-point elements before the reduction, ``postscale`` after it.
-    """
-
-    name: str | None = None
-    op: ReduceOp = Average
-    prescale: float = 1.0
-    postscale: float = 1.0
-    process_set: ProcessSet = global_process_set
-    note: str | None = None  # what ranks pass alike besides
-
-    def into(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
-        """Combine the arrays of all ranks. Arrays of one dtype are one operation."""
-        pending = operations.grouped_allreduce(
-            inputs,
-            self.name,
-            self.op,
-            self.prescale,
-            self.postscale,
-            self.process_set,
-            outs=outputs,
-            note=self.note,
-        )
-        wait_for_all([pending])
-
-    def of(self, *inputs: Any) -> list[Any]:
-        """Return the combined arrays."""
-        outputs = [np.empty_like(x) for x in inputs]
-        self.into(outputs, inputs)
-        return outputs
+def reduce_into(reduction: Reduction, outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
+    """Combine the arrays of all ranks. Arrays of one dtype are one operation."""
+    wait_for_all([operations.grouped_allreduce(inputs, reduction, outputs)])
 
 
-def predivided(
-    name: str | None, op: ReduceOp, factor: float, process_set: ProcessSet = global_process_set
-) -> Reduction:
-    """Return a reduction that divides an average by ``factor`` before it, by the rest after it."""
-    if factor == 1.0:
-        return Reduction(name, op, process_set=process_set)
-    if op is not Average:
-        raise ValueError("gradient_predivide_factor needs op=Average: leave it out for other ops")
-    before, after = 1.0 / factor, factor / process_set.size()
-    return Reduction(name, Sum, before, after, process_set)
+def reduced(reduction: Reduction, *inputs: Any) -> list[Any]:
+    """Return the combined arrays."""
+    outputs = [np.empty_like(x) for x in inputs]
+    reduce_into(reduction, outputs, inputs)
+    return outputs
 
 
 def wait_for_all(started: Sequence[Pending]) -> list[Any]:

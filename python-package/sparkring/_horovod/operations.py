@@ -2,9 +2,8 @@
 """The operations: each submits named arrays and returns a `Pending`.
 
 Arrays are those of `Communicator.allreduce`: NumPy's, tensors of the CPU, and others. A result is
-of the library of its argument. ``dtype`` names a type that NumPy lacks, for arrays of its bits.
-Raise ValueError for arguments that are wrong on this rank, and HorovodInternalError for errors of
-the core.
+of the library of its argument. Raise ValueError for arguments that are wrong on this rank, and
+HorovodInternalError for errors of the core.
 """
 
 from __future__ import annotations
@@ -16,53 +15,50 @@ import numpy as np
 
 from sparkring._horovod import ops
 from sparkring._horovod.adasum import adasum
-from sparkring._horovod.arguments import describe, join_texts
+from sparkring._horovod.arguments import join_texts
 from sparkring._horovod.context import context, group
 from sparkring._horovod.errors import ArgumentError, internal_errors
 from sparkring._horovod.group import Group
 from sparkring._horovod.pending import Pending
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
+from sparkring._horovod.reduction import AVERAGE, Reduction
 
 _LAST_INT32 = 2**31 - 1
 
 
-def allreduce(
-    x: Any,
-    name: str | None = None,
-    op: ops.ReduceOp | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-    out: Any = None,
-    dtype: str | None = None,
-    note: str | None = None,
-) -> Pending:
-    """Combine the arrays of all ranks. ``out`` may be ``x``.
-
-    ``note`` is what ranks have to pass alike besides.
-    """
-    members, chosen = group(process_set), ops.choose(op)
-    named = members.name("allreduce", name)
-    if chosen is ops.Adasum:
-        outs = None if out is None else [out]
-        summed = _adasum(members, named, [x], outs, prescale_factor, postscale_factor, note)
+def allreduce(x: Any, how: Reduction = AVERAGE, out: Any = None) -> Pending:
+    """Combine the arrays of all ranks. ``out`` may be ``x``."""
+    members = group(how.process_set)
+    named = members.name("allreduce", how.name)
+    if how.op is ops.Adasum:
+        summed = _adasum(members, named, [x], how, None if out is None else [out])
         return summed.then(lambda results: results[0])
     with internal_errors():
         return Pending(
             members.reducer.allreduce(
-                named, x, chosen.core, out, dtype, prescale_factor, postscale_factor, note
+                named, x, how.op.core, out, None, how.prescale, how.postscale, how.note
+            )
+        )
+
+
+def grouped_allreduce(
+    xs: Sequence[Any], how: Reduction = AVERAGE, outs: Sequence[Any] | None = None
+) -> Pending:
+    """Combine lists of arrays, of any dtypes; arrays of one dtype travel together."""
+    members = group(how.process_set)
+    named = members.name("allreduce", how.name)
+    if how.op is ops.Adasum and xs:
+        return _adasum(members, named, xs, how, outs)
+    with internal_errors():
+        return Pending(
+            members.reducer.allreduce_group(
+                named, xs, how.op.core, outs, None, how.prescale, how.postscale, note=how.note
             )
         )
 
 
 def _adasum(
-    members: Group,
-    named: str,
-    xs: Sequence[Any],
-    outs: Sequence[Any] | None,
-    prescale_factor: float,
-    postscale_factor: float,
-    note: str | None,
+    members: Group, named: str, xs: Sequence[Any], how: Reduction, outs: Sequence[Any] | None
 ) -> Pending:
     """Gather the arrays in one operation, and combine them on each rank in the same order."""
     arrays = [np.asarray(x) for x in xs]
@@ -70,17 +66,16 @@ def _adasum(
         if array.dtype.kind != "f":
             raise ValueError(f"Adasum combines floating-point arrays, and x has {array.dtype}")
     ends = np.cumsum([array.size for array in arrays])[:-1]
-    row = np.concatenate([array.ravel() for array in arrays]) * prescale_factor
+    row = np.concatenate([array.ravel() for array in arrays]) * how.prescale
     kinds = [f"{array.dtype} {list(array.shape)}" for array in arrays]
-    factors = describe(prescale_factor=prescale_factor, postscale_factor=postscale_factor)
-    note = join_texts(f"Adasum of {', '.join(kinds)}", factors, note)
+    note = join_texts(f"Adasum of {', '.join(kinds)}", how.factors(), how.note)
     with internal_errors():
         gathered = members.reducer.allgather(named, row.reshape(1, -1), note=note)
 
     def finish(rows: Any) -> list[Any]:
         parts = zip(*(np.split(each, ends) for each in rows))
         results = [
-            (adasum(part) * postscale_factor).astype(array.dtype).reshape(array.shape)
+            (adasum(part) * how.postscale).astype(array.dtype).reshape(array.shape)
             for part, array in zip(parts, arrays)
         ]
         if outs is None:
@@ -92,82 +87,41 @@ def _adasum(
     return Pending(gathered, finish)
 
 
-def grouped_allreduce(
-    xs: Sequence[Any],
-    name: str | None = None,
-    op: ops.ReduceOp | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-    outs: Sequence[Any] | None = None,
-    note: str | None = None,
-) -> Pending:
-    """Combine lists of arrays, of any dtypes; arrays of one dtype travel together.
-
-    ``note`` is what ranks have to pass alike besides.
-    """
-    members, chosen = group(process_set), ops.choose(op)
-    named = members.name("allreduce", name)
-    factors = (prescale_factor, postscale_factor)
-    if chosen is ops.Adasum and xs:
-        return _adasum(members, named, xs, outs, *factors, note)
-    with internal_errors():
-        return Pending(
-            members.reducer.allreduce_group(named, xs, chosen.core, outs, None, *factors, note=note)
-        )
-
-
 def allgather(
     x: Any,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
-    dtype: str | None = None,
     note: str | None = None,
 ) -> Pending:
     """Concatenate the arrays along the first dimension, which may differ between ranks."""
     members = group(process_set)
     with internal_errors():
-        return Pending(members.reducer.allgather(members.name("allgather", name), x, dtype, note))
+        return Pending(members.reducer.allgather(members.name("allgather", name), x, note=note))
 
 
-def gather_entries(
-    rows: Any, note: str, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Pending:
+def gather_entries(rows: Any, how: Reduction) -> Pending:
     """Gather the packed entries of sparse arrays, for a sum: a reduction to the other ranks.
 
     So a rank that reduces a dense array under the name gets an error, as this rank does.
     """
-    members = group(process_set)
+    members = group(how.process_set)
+    named = members.name("allreduce", how.name)
     with internal_errors():
-        return Pending(members.reducer.allgather(members.name("allreduce", name), rows, note=note))
+        return Pending(members.reducer.allgather(named, rows, note=how.note))
 
 
-def reducescatter(
-    x: Any,
-    name: str | None = None,
-    op: ops.ReduceOp | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-    dtype: str | None = None,
-    note: str | None = None,
-) -> Pending:
+def reducescatter(x: Any, how: Reduction = AVERAGE) -> Pending:
     """Combine the arrays, and give each rank rows; the first ``rows % size`` ranks get one more."""
-    members, chosen = group(process_set), ops.choose(op)
-    if chosen not in (ops.Average, ops.Sum):
-        raise ArgumentError(f"op is {chosen!r}: reducescatter takes Average and Sum")
+    members = group(how.process_set)
+    if how.op not in (ops.Average, ops.Sum):
+        raise ArgumentError(f"op is {how.op!r}: reducescatter takes Average and Sum")
     if np.ndim(x) == 0:
         raise ArgumentError("x is a number: reducescatter takes arrays of one dimension or more")
+    named = members.name("reducescatter", how.name)
     with internal_errors():
         return Pending(
             members.reducer.reduce_scatter(
-                members.name("reducescatter", name),
-                x,
-                chosen.core,
-                dtype,
-                prescale_factor,
-                postscale_factor,
-                note,
+                named, x, how.op.core, None, how.prescale, how.postscale, how.note
             )
         )
 
@@ -177,7 +131,6 @@ def alltoall(
     splits: Iterable[int] | None = None,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
-    dtype: str | None = None,
 ) -> Pending:
     """Send ``splits[r]`` rows to each rank; ``rows`` of the result are the received numbers."""
     members = group(process_set)
@@ -192,7 +145,7 @@ def alltoall(
             f"x has {rows} rows, which {members.size} ranks cannot share equally: pass splits"
         )
     with internal_errors():
-        return Pending(members.reducer.alltoall(members.name("alltoall", name), x, parts, dtype))
+        return Pending(members.reducer.alltoall(members.name("alltoall", name), x, parts))
 
 
 def check_splits(splits: Iterable[int], size: int, rows: int) -> list[int]:
@@ -213,15 +166,12 @@ def broadcast(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
     out: Any = None,
-    dtype: str | None = None,
 ) -> Pending:
     """Send the array of the root, a global rank, to all ranks. ``out`` may be ``x``."""
     members = group(process_set)
     root = members.index(root_rank)
     with internal_errors():
-        return Pending(
-            members.reducer.broadcast(members.name("broadcast", name), x, root, out, dtype)
-        )
+        return Pending(members.reducer.broadcast(members.name("broadcast", name), x, root, out))
 
 
 def compare(what: str, note: str, process_set: ProcessSet = global_process_set) -> Pending:

@@ -10,8 +10,9 @@ import keras
 import numpy as np
 
 from sparkring._horovod import operations
-from sparkring._horovod.host import Reduction, wait_for_all
+from sparkring._horovod.host import reduced, wait_for_all
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
+from sparkring._horovod.reduction import Reduction
 
 
 def broadcast_model(model: Any, root_rank: int, process_set: ProcessSet) -> None:
@@ -122,5 +123,5 @@ class MetricAverageCallback(keras.callbacks.Callback):
         names = sorted(name for name, value in logs.items() if np.isscalar(value))
         if names:
             mine = np.array([float(logs[name]) for name in names])
-            for name, value in zip(names, self._reduction.of(mine)[0]):
+            for name, value in zip(names, reduced(self._reduction, mine)[0]):
                 logs[name] = float(value)

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 
-from sparkring._horovod.host import Compressor, Reduction
+from sparkring._horovod.host import Compressor, reduce_into
+from sparkring._horovod.reduction import Reduction
 
 
 def reduce_gradients(
@@ -42,7 +44,10 @@ def _reduce_jax(arrays: list[Any], reduction: Reduction, compression: Compressor
     from sparkring.keras._jax import on_host
 
     sent = [x.astype(compression.wire_dtype(x.dtype.name)) for x in arrays]
-    return [y.astype(x.dtype) for x, y in zip(arrays, on_host(reduction.into, sent))]
+    return [
+        y.astype(x.dtype)
+        for x, y in zip(arrays, on_host(functools.partial(reduce_into, reduction), sent))
+    ]
 
 
 def _reduce_torch(tensors: list[Any], reduction: Reduction, compression: Compressor) -> list[Any]:
@@ -53,7 +58,7 @@ def _reduce_torch(tensors: list[Any], reduction: Reduction, compression: Compres
         for x in tensors:
             wire = compression.wire_dtype(str(x.dtype).replace("torch.", ""))
             sent.append(x.detach().to(getattr(torch, wire)).contiguous())
-        reduction.into(sent, sent)
+        reduce_into(reduction, sent, sent)
         return [y.to(x.dtype) for x, y in zip(tensors, sent)]
 
     outside: Callable[[], list[Any]] = torch.compiler.disable(run)  # of a compiled train step

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from sparkring._horovod import operations
-from sparkring._horovod.ops import Average, ReduceOp, choose
+from sparkring._horovod.ops import Average, ReduceOp
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
+from sparkring._horovod.reduction import Reduction
 
 
 def _array_of(value: Any) -> Any:
@@ -57,9 +58,8 @@ def allreduce(
     ValueError
         For arguments that are wrong on this rank.
     """
-    factors = (prescale_factor, postscale_factor)
-    chosen = choose(op, average)
-    return operations.allreduce(_array_of(value), name, chosen, *factors, process_set).wait()
+    how = Reduction.asked(name, op, average, prescale_factor, postscale_factor, process_set)
+    return operations.allreduce(_array_of(value), how).wait()
 
 
 def allgather(
@@ -153,8 +153,8 @@ def reducescatter(
     ValueError
         For arguments that are wrong on this rank.
     """
-    factors = (prescale_factor, postscale_factor)
-    return operations.reducescatter(_array_of(value), name, op, *factors, process_set).wait()
+    how = Reduction.asked(name, op, None, prescale_factor, postscale_factor, process_set)
+    return operations.reducescatter(_array_of(value), how).wait()
 
 
 def alltoall(

@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 import keras
 
 from sparkring._horovod.arguments import check_compression, describe
-from sparkring._horovod.host import Compression, Compressor, Reduction, predivided
+from sparkring._horovod.host import Compression, Compressor
 from sparkring._horovod.ops import Average, ReduceOp
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
+from sparkring._horovod.reduction import Reduction
 from sparkring.keras._gradients import reduce_gradients
 
 _numbers = itertools.count(1)
@@ -125,7 +126,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         raise ValueError(
             "the optimizer is distributed already: pass it to DistributedOptimizer once"
         )
-    reduction = predivided(
+    reduction = Reduction.predivided(
         f"keras.{name or next(_numbers)}", op, gradient_predivide_factor, process_set
     )
     if backward_passes_per_step > 1:

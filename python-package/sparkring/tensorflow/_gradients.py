@@ -8,15 +8,17 @@ gradients are of other kinds get an error, before slices are gathered.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from sparkring._horovod import operations
-from sparkring._horovod.arguments import describe, join_texts
-from sparkring._horovod.host import Compressor, Reduction, wait_for_all
+from sparkring._horovod.arguments import join_texts, part_of
+from sparkring._horovod.host import Compressor, reduced, wait_for_all
 from sparkring._horovod.ops import Average, Sum
+from sparkring._horovod.reduction import Reduction
 from sparkring.tensorflow._host import any_rows, on_host, same_as
 
 
@@ -44,8 +46,8 @@ def reduce_gradients(
             results[i] = x
     for i, x in enumerate(results):
         if _is_sparse(x):
-            named = None if reduction.name is None else f"{reduction.name}.{i}"
-            results[i] = _reduce_sparse(x, reduction._replace(name=named))
+            named = reduction._replace(name=part_of(reduction.name, i))
+            results[i] = _reduce_sparse(x, named)
     return results
 
 
@@ -77,7 +79,7 @@ def _reduce_dense(
 ) -> list[Any]:
     packed = [compression.compress(x) for x in tensors]
     sent = [x for x, _ in packed]
-    received = on_host(reduction.of, sent, same_as(sent))
+    received = on_host(functools.partial(reduced, reduction), sent, same_as(sent))
     return [compression.decompress(y, ctx) for y, (_, ctx) in zip(received, packed)]
 
 
@@ -85,12 +87,12 @@ def _reduce_sparse(x: Any, reduction: Reduction) -> Any:
     """Gather the slices of all ranks: a variable adds up slices with the same index."""
 
     def run(values: Any, indices: Any, *shape: Any) -> list[Any]:
-        parts = zip((values, indices), ("values", "indices"))
-        name, members = reduction.name, reduction.process_set
         note = _describe_slices(reduction, *shape)
-        named = [(x, None if name is None else f"{name}.{part}") for x, part in parts]
         return wait_for_all(
-            [operations.allgather(x, name, members, note=note) for x, name in named]
+            [
+                operations.allgather(x, part_of(reduction.name, part), reduction.process_set, note)
+                for x, part in ((values, "values"), (indices, "indices"))
+            ]
         )
 
     parts = [x.values, x.indices]
@@ -109,8 +111,7 @@ def _reduce_sparse(x: Any, reduction: Reduction) -> Any:
 def _describe_slices(reduction: Reduction, shape: Any = None) -> str:
     """Return what ranks pass alike of slices besides the dtypes."""
     dense = None if shape is None else shape.tolist()
-    factors = describe(prescale_factor=reduction.prescale, postscale_factor=reduction.postscale)
-    return join_texts(f"slices of dense_shape {dense}, op={reduction.op}", factors)
+    return join_texts(f"slices of dense_shape {dense}, op={reduction.op}", reduction.factors())
 
 
 def _scale_whole(values: Any, indices: Any, factor: float, shape: Any) -> Any:

@@ -17,29 +17,20 @@ import numpy as np
 import tensorflow as tf
 
 from sparkring._horovod import operations
-from sparkring._horovod.arguments import check_compression
+from sparkring._horovod.arguments import check_compression, part_of
 from sparkring._horovod.context import group
-from sparkring._horovod.host import Compression, Compressor, Reduction
-from sparkring._horovod.ops import Average, ReduceOp, Sum, choose
+from sparkring._horovod.host import Compression, Compressor
+from sparkring._horovod.ops import Average, ReduceOp, Sum
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
+from sparkring._horovod.reduction import Reduction
 from sparkring.tensorflow._gradients import reduce_gradients
 from sparkring.tensorflow._host import any_rows, check_name, on_host, same_as
 
 
-def _gradient_of(name: str | None) -> str | None:
-    """Name the operation of a gradient, where the operation has a name."""
-    return None if name is None else f"{name}.gradient"
-
-
 def _average(upstream: Any, name: str | None, process_set: ProcessSet) -> Any:
     """Average the gradients of the result of an operation."""
-    reduction = Reduction(_gradient_of(name), Average, process_set=process_set)
+    reduction = Reduction(part_of(name, "gradient"), process_set=process_set)
     return reduce_gradients([upstream], reduction, Compression.none)[0]
-
-
-def _part_of(name: str | None, part: int) -> str | None:
-    """Name a part of a group, where the group has a name."""
-    return None if name is None else f"{name}.{part}"
 
 
 def allreduce(
@@ -90,22 +81,8 @@ def allreduce(
     ValueError
         For arguments that are wrong on this rank.
     """
-    if isinstance(tensor, tf.IndexedSlices):
-        group(process_set)
-        check_name(name)
-        chosen = choose(op, average)
-        reduction = Reduction(name, chosen, prescale_factor, postscale_factor, process_set)
-        return reduce_gradients([tensor], reduction, compression, sparse_as_dense)[0]
-    return grouped_allreduce(
-        [tensor],
-        average,
-        compression=compression,
-        op=op,
-        prescale_factor=prescale_factor,
-        postscale_factor=postscale_factor,
-        name=name,
-        process_set=process_set,
-    )[0]
+    how = Reduction.asked(name, op, average, prescale_factor, postscale_factor, process_set)
+    return _combine([tensor], how, compression, sparse_as_dense)[0]
 
 
 def grouped_allreduce(
@@ -145,24 +122,29 @@ def grouped_allreduce(
     ValueError
         For arguments that are wrong on this rank.
     """
-    group(process_set)  # refuses a rank outside
-    check_name(name)
-    check_compression(compression)
-    chosen = choose(op, average)
-    reduction = Reduction(name, chosen, prescale_factor, postscale_factor, process_set)
+    how = Reduction.asked(name, op, average, prescale_factor, postscale_factor, process_set)
+    return _combine(tensors, how, compression)
 
+
+def _combine(
+    tensors: Sequence[Any], how: Reduction, compression: Compressor, sparse_as_dense: bool = False
+) -> list[Any]:
+    """Combine tensors of all ranks; the gradient is the same reduction of the gradients."""
+    group(how.process_set)  # refuses a rank outside
+    check_name(how.name)
+    check_compression(compression)
     if any(isinstance(x, tf.IndexedSlices) for x in tensors):
-        return reduce_gradients(tensors, reduction, compression)
+        return reduce_gradients(tensors, how, compression, sparse_as_dense)
 
     @tf.custom_gradient
     def run(*xs: Any) -> Any:
         def gradient(*upstream: Any) -> Any:
-            if chosen not in (Average, Sum):
-                raise NotImplementedError(f"the gradient of allreduce with op={chosen} is unknown")
-            back = reduction._replace(name=_gradient_of(name))
+            if how.op not in (Average, Sum):
+                raise NotImplementedError(f"the gradient of allreduce with op={how.op} is unknown")
+            back = how._replace(name=part_of(how.name, "gradient"))
             return reduce_gradients(upstream, back, compression)
 
-        return reduce_gradients(xs, reduction, compression), gradient
+        return reduce_gradients(xs, how, compression), gradient
 
     return list(run(*[tf.convert_to_tensor(x) for x in tensors]))
 
@@ -198,10 +180,9 @@ def allgather(
     """
     members = group(process_set)
     check_name(name)
-    counting = None if name is None else f"{name}.rows"
 
     def rows_of(count: Any) -> list[Any]:
-        return [operations.allgather(count, counting, process_set).wait()]
+        return [operations.allgather(count, part_of(name, "rows"), process_set).wait()]
 
     @tf.custom_gradient
     def run(x: Any) -> Any:
@@ -238,7 +219,7 @@ def grouped_allgather(
     -------
     list of tf.Tensor
     """
-    return [allgather(x, _part_of(name, i), process_set=process_set) for i, x in enumerate(tensors)]
+    return [allgather(x, part_of(name, i), process_set=process_set) for i, x in enumerate(tensors)]
 
 
 def broadcast(
@@ -329,17 +310,17 @@ def reducescatter(
     """
     members = group(process_set)
     check_name(name)
+    how = Reduction.asked(name, op, None, prescale_factor, postscale_factor, process_set)
     times = members.size if op is Sum else 1
 
     @tf.custom_gradient
     def run(x: Any) -> Any:
         def gradient(upstream: Any) -> Any:
             factor = tf.cast(times * prescale_factor * postscale_factor, upstream.dtype)
-            return allgather(upstream * factor, _gradient_of(name), process_set=process_set)
+            return allgather(upstream * factor, part_of(name, "gradient"), process_set=process_set)
 
         def call(array: Any) -> list[Any]:
-            factors = (prescale_factor, postscale_factor)
-            return [operations.reducescatter(array, name, op, *factors, process_set).wait()]
+            return [operations.reducescatter(array, how).wait()]
 
         sent, ctx = compression.compress(x)
         received = on_host(call, [sent], [any_rows(sent)])[0]
@@ -379,7 +360,7 @@ def grouped_reducescatter(
             x,
             compression=compression,
             op=op,
-            name=_part_of(name, i),
+            name=part_of(name, i),
             process_set=process_set,
             prescale_factor=prescale_factor,
             postscale_factor=postscale_factor,
@@ -435,7 +416,7 @@ def alltoall(
         received, rows = on_host(call, [x, parts], specs)
 
         def gradient(upstream: Any, _rows: Any = None) -> Any:
-            return alltoall(upstream, rows, _gradient_of(name), process_set=process_set)[0]
+            return alltoall(upstream, rows, part_of(name, "gradient"), process_set=process_set)[0]
 
         return (received, rows), gradient
 

@@ -10,9 +10,10 @@ from typing import Any
 import tensorflow as tf
 
 from sparkring._horovod.arguments import check_compression
-from sparkring._horovod.host import Compression, Compressor, predivided
+from sparkring._horovod.host import Compression, Compressor
 from sparkring._horovod.ops import Average, ReduceOp
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
+from sparkring._horovod.reduction import Reduction
 from sparkring.tensorflow._gradients import combine_gradients
 
 _numbers = itertools.count(1)
@@ -103,7 +104,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
             " tf.compat.v1.train"
         )
     number = name or next(_numbers)
-    reduction = predivided(
+    reduction = Reduction.predivided(
         f"tensorflow.optimizer.{number}", op, gradient_predivide_factor, process_set
     )
     base = type(optimizer)

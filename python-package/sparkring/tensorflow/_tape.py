@@ -9,9 +9,10 @@ from typing import Any
 import tensorflow as tf
 
 from sparkring._horovod.arguments import check_compression, check_type
-from sparkring._horovod.host import Compression, Compressor, predivided
+from sparkring._horovod.host import Compression, Compressor
 from sparkring._horovod.ops import Average, ReduceOp
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
+from sparkring._horovod.reduction import Reduction
 from sparkring.tensorflow._gradients import combine_gradients
 
 
@@ -67,6 +68,8 @@ def DistributedGradientTape(  # noqa: N802 (Horovod's name)
     base = type(gradtape)
     made: Any = object.__new__(type(base.__name__, (_Distributed, base), {}))
     made.__dict__ = gradtape.__dict__
-    reduction = predivided(f"tensorflow.{name}", op, gradient_predivide_factor, process_set)
+    reduction = Reduction.predivided(
+        f"tensorflow.{name}", op, gradient_predivide_factor, process_set
+    )
     made._sparkring = (reduction, compression, sparse_as_dense)
     return made

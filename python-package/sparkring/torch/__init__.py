@@ -45,15 +45,23 @@ from sparkring._horovod import names
 from sparkring._horovod.names import *  # noqa: F403 (listed once)
 from sparkring._horovod.pending import poll, synchronize
 from sparkring.torch import elastic
-from sparkring.torch._horovod.compression import Compression
-from sparkring.torch._horovod.hook import allreduce_hook
-from sparkring.torch._horovod.operations import (
-    allgather,
-    allgather_async,
+from sparkring.torch._horovod.allreduce import (
     allreduce,
     allreduce_,
     allreduce_async,
     allreduce_async_,
+    grouped_allreduce,
+    grouped_allreduce_,
+    grouped_allreduce_async,
+    grouped_allreduce_async_,
+    sparse_allreduce_async,
+)
+from sparkring.torch._horovod.compression import Compression
+from sparkring.torch._horovod.hook import allreduce_hook
+from sparkring.torch._horovod.join import join
+from sparkring.torch._horovod.moves import (
+    allgather,
+    allgather_async,
     alltoall,
     alltoall_async,
     broadcast,
@@ -62,19 +70,15 @@ from sparkring.torch._horovod.operations import (
     broadcast_async_,
     grouped_allgather,
     grouped_allgather_async,
-    grouped_allreduce,
-    grouped_allreduce_,
-    grouped_allreduce_async,
-    grouped_allreduce_async_,
-    grouped_reducescatter,
-    grouped_reducescatter_async,
-    join,
-    reducescatter,
-    reducescatter_async,
-    sparse_allreduce_async,
 )
 from sparkring.torch._horovod.optimizer import DistributedOptimizer
 from sparkring.torch._horovod.parameters import broadcast_optimizer_state, broadcast_parameters
+from sparkring.torch._horovod.reducescatter import (
+    grouped_reducescatter,
+    grouped_reducescatter_async,
+    reducescatter,
+    reducescatter_async,
+)
 from sparkring.torch._horovod.sync_batch_norm import SyncBatchNorm
 from sparkring.torch._process_group import ProcessGroup, device_types
 

@@ -7,7 +7,8 @@
     optimizer, hook        gradients of all ranks: DistributedOptimizer, DistributedDataParallel
       shared_state           groups and state of an optimizer, filled in place
       sync_batch_norm, parameters
-        operations             the calls, with handles or results
+        allreduce, moves, reducescatter, join
+                               the calls, with handles or results
           autograd               their gradients
             starts                 submissions, from tensors to tensors
               compression            smaller types on the way

@@ -16,6 +16,7 @@ import torch
 
 from sparkring._horovod import ops
 from sparkring._horovod.process_sets import ProcessSet
+from sparkring._horovod.reduction import Reduction
 from sparkring.torch._horovod import starts
 from sparkring.torch._horovod.comparison import Comparison
 from sparkring.torch._horovod.shared_state import SharedState, shared_state
@@ -58,10 +59,11 @@ class _AdasumOptimizer(SharedState):
         before = [each.detach().clone() for each in moved]
         loss = super().step(closure)
         works = []
+        how = Reduction(op=ops.Adasum, process_set=self._process_set, note=self._comparison.note)
         for parameter, start in zip(moved, before):
             small, ctx = self._compression.compress(parameter.detach() - start)
-            given = (f"step.{self._names[parameter]}", ops.Adasum, (1.0, 1.0), self._process_set)
-            works.append((starts.allreduce(small, None, *given, self._comparison.note), ctx))
+            named = how._replace(name=f"step.{self._names[parameter]}")
+            works.append((starts.allreduce(small, None, named), ctx))
         for parameter, start, (work, ctx) in zip(moved, before, works):
             whole = self._compression.decompress(work.wait(), ctx)
             parameter.detach().copy_(start + whole)

@@ -14,40 +14,39 @@ import torch
 
 from sparkring._horovod import ops
 from sparkring._horovod.context import group
+from sparkring._horovod.reduction import Reduction
 from sparkring.torch._horovod import starts
 from sparkring.torch._horovod.arguments import check_tensor, check_tensors
-
-_PLAIN = (1.0, 1.0)
 
 
 class Allreduce(torch.autograd.Function):
     """Combines tensors; the gradient is the allreduce of the gradients."""
 
     @staticmethod
-    def forward(ctx, tensor, name, op, factors, process_set):
+    def forward(ctx, tensor, reduction):
         """Combine the tensors."""
-        ctx.given = (op, factors, process_set)
-        return starts.allreduce(tensor, None, name, op, factors, process_set).wait()
+        ctx.back = reduction._replace(name=None)
+        return starts.allreduce(tensor, None, reduction).wait()
 
     @staticmethod
     def backward(ctx, gradient):
         """Combine the gradients."""
-        return Allreduce.apply(gradient, None, *ctx.given), None, None, None, None
+        return Allreduce.apply(gradient, ctx.back), None
 
 
 class GroupedAllreduce(torch.autograd.Function):
     """Combines lists of tensors."""
 
     @staticmethod
-    def forward(ctx, name, op, factors, process_set, *tensors):
+    def forward(ctx, reduction, *tensors):
         """Combine the tensors."""
-        ctx.given = (op, factors, process_set)
-        return tuple(starts.grouped_allreduce(tensors, None, name, op, factors, process_set).wait())
+        ctx.back = reduction._replace(name=None)
+        return tuple(starts.grouped_allreduce(tensors, None, reduction).wait())
 
     @staticmethod
     def backward(ctx, *gradients):
         """Combine the gradients."""
-        return None, None, None, None, *GroupedAllreduce.apply(None, *ctx.given, *gradients)
+        return None, *GroupedAllreduce.apply(ctx.back, *gradients)
 
 
 class Allgather(torch.autograd.Function):
@@ -66,7 +65,7 @@ class Allgather(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         """Average the gradients and cut out the rows of this rank."""
-        mean = Allreduce.apply(gradient, None, ops.Average, _PLAIN, ctx.process_set)
+        mean = Allreduce.apply(gradient, Reduction(process_set=ctx.process_set))
         return mean.narrow(0, ctx.offset, ctx.length), None, None
 
 
@@ -83,7 +82,7 @@ class Broadcast(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         """Average the gradients for the root."""
-        mean = Allreduce.apply(gradient, None, ops.Average, _PLAIN, ctx.process_set)
+        mean = Allreduce.apply(gradient, Reduction(process_set=ctx.process_set))
         return mean if ctx.is_root else torch.zeros_like(mean), None, None, None
 
 
@@ -112,18 +111,18 @@ class Reducescatter(torch.autograd.Function):
     """Combines tensors and gives each rank rows; every rank gathers the gradients of all rows."""
 
     @staticmethod
-    def forward(ctx, tensor, name, op, factors, process_set):
+    def forward(ctx, tensor, reduction):
         """Combine the tensors."""
-        ctx.given = (op, factors, process_set)
-        return starts.reducescatter(tensor, name, op, factors, process_set).wait()
+        ctx.reduction = reduction
+        return starts.reducescatter(tensor, reduction).wait()
 
     @staticmethod
     def backward(ctx, gradient):
         """Gather the gradients; those of a sum count once for each rank, as in allreduce."""
-        op, factors, process_set = ctx.given
-        scale = factors[0] * factors[1] * (process_set.size() if op is ops.Sum else 1)
-        rows = Allgather.apply(gradient * scale if scale != 1 else gradient, None, process_set)
-        return rows, None, None, None, None
+        how, members = ctx.reduction, ctx.reduction.process_set
+        scale = how.prescale * how.postscale * (members.size() if how.op is ops.Sum else 1)
+        rows = Allgather.apply(gradient * scale if scale != 1 else gradient, None, members)
+        return rows, None
 
 
 def differentiable(tensors: Any) -> bool:

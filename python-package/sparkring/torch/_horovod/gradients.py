@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from sparkring._horovod import ops
 from sparkring._horovod.ops import ReduceOp
 from sparkring._horovod.pending import Pending
 from sparkring._horovod.process_sets import ProcessSet
+from sparkring._horovod.reduction import Reduction
 from sparkring.torch._horovod import starts
 from sparkring.torch._horovod.comparison import Comparison
 
@@ -123,10 +123,9 @@ class Gradients:
 
     # -- reductions ---------------------------------------------------------------------------
 
-    def _factors(self) -> tuple[ReduceOp, tuple[float, float]]:
-        if self._predivide == 1.0:
-            return self._op, (1.0, 1.0)
-        return ops.Sum, (1.0 / self._predivide, self._predivide / self._process_set.size())
+    def _reduction(self, name: str, predivide: float) -> Reduction:
+        asked = Reduction.predivided(name, self._op, predivide, self._process_set)
+        return asked._replace(note=self._comparison.note)
 
     def _start(self, key: Any) -> None:
         members = self._members(key)
@@ -136,17 +135,17 @@ class Gradients:
         first = key[0] if isinstance(key, tuple) else key
         name = f"gradient.{self._names[first]}"
         if not isinstance(key, tuple) and key.grad.is_sparse and not self._sparse_as_dense:
-            given = (name, self._op, self._process_set, self._comparison.note)
-            sparse = starts.sparse_allreduce(key.grad, *given)
+            sparse = starts.sparse_allreduce(key.grad, self._reduction(name, 1.0))
             self._works[key] = (sparse.then(lambda tensor: [tensor]), members, [None])
             return
         packed = [self._compression.compress(_dense(each).detach()) for each in members]
         tensors = [tensor for tensor, _ in packed]
-        rest = (name, *self._factors(), self._process_set, self._comparison.note)
+        reduction = self._reduction(name, self._predivide)
         if isinstance(key, tuple):
-            work = starts.grouped_allreduce(tensors, tensors, *rest)
+            work = starts.grouped_allreduce(tensors, tensors, reduction)
         else:
-            work = starts.allreduce(tensors[0], tensors[0], *rest).then(lambda tensor: [tensor])
+            one = starts.allreduce(tensors[0], tensors[0], reduction)
+            work = one.then(lambda tensor: [tensor])
         self._works[key] = (work, members, [ctx for _, ctx in packed])
 
     def _store(self, work: Pending, members: list[Any], contexts: list[Any]) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import functools
 
-from sparkring._horovod import context, ops
+from sparkring._horovod import context
 from sparkring._horovod.process_sets import global_process_set
+from sparkring._horovod.reduction import Reduction
 from sparkring.torch._completions import Completions
 from sparkring.torch._horovod import starts
 from sparkring.torch._work import Work
@@ -45,7 +46,7 @@ def allreduce_hook(process_set, bucket):  # PyTorch reads annotations, and takes
     """
     members = process_set or global_process_set
     buffer = bucket.buffer()
-    name = f"bucket.{bucket.index()}"
-    work = starts.allreduce(buffer, buffer, name, ops.Average, (1.0, 1.0), members)
+    reduction = Reduction(f"bucket.{bucket.index()}", process_set=members)
+    work = starts.allreduce(buffer, buffer, reduction)
     future = Work(_completions(), [buffer], work).get_future()
     return future.then(lambda done: done.value()[0])

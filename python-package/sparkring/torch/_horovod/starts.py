@@ -17,11 +17,10 @@ from sparkring._horovod import operations, ops
 from sparkring._horovod.arguments import join_texts
 from sparkring._horovod.pending import Pending
 from sparkring._horovod.process_sets import ProcessSet
+from sparkring._horovod.reduction import Reduction
 from sparkring.torch import _streams as streams
 from sparkring.torch import _tensor_view as view
 from sparkring.torch._horovod.arguments import check_tensor, check_tensors
-
-Factors = tuple[float, float]
 
 
 def _host(tensor: torch.Tensor) -> torch.Tensor:
@@ -61,49 +60,29 @@ class _Argument:
         return self._output
 
 
-def allreduce(
-    tensor: torch.Tensor,
-    output: torch.Tensor | None,
-    name: str | None,
-    op: ops.ReduceOp,
-    factors: Factors,
-    process_set: ProcessSet,
-    note: str | None = None,
-) -> Pending:
+def allreduce(tensor: torch.Tensor, output: torch.Tensor | None, reduction: Reduction) -> Pending:
     """Combine the tensors of all ranks."""
-    unscaled = factors == (1.0, 1.0) and op is not ops.Adasum
+    factors = (reduction.prescale, reduction.postscale)
+    unscaled = factors == (1.0, 1.0) and reduction.op is not ops.Adasum
     check_tensor(tensor)
     if output is tensor and unscaled and view.is_plain(tensor):
-        return operations.allreduce(tensor, name, op, 1.0, 1.0, process_set, tensor, note=note)
-    argument = _Argument(tensor, output, op)
-    given = (name, op, *factors, process_set, argument.out)
-    work = operations.allreduce(argument.x, *given, note=note)
-    return work.then(argument.finish)
+        return operations.allreduce(tensor, reduction, tensor)
+    argument = _Argument(tensor, output, reduction.op)
+    return operations.allreduce(argument.x, reduction, argument.out).then(argument.finish)
 
 
 def grouped_allreduce(
     tensors: Sequence[torch.Tensor],
     outputs: Sequence[torch.Tensor] | None,
-    name: str | None,
-    op: ops.ReduceOp,
-    factors: Factors,
-    process_set: ProcessSet,
-    note: str | None = None,
+    reduction: Reduction,
 ) -> Pending:
     """Combine lists of tensors."""
     check_tensors(tensors)
     targets: Sequence[Any] = [None] * len(tensors) if outputs is None else outputs
-    arguments = [_Argument(x, out, op) for x, out in zip(tensors, targets)]
+    arguments = [_Argument(x, out, reduction.op) for x, out in zip(tensors, targets)]
     whole = all(each.out is not None for each in arguments)
-    work = operations.grouped_allreduce(
-        [each.x for each in arguments],
-        name,
-        op,
-        *factors,
-        process_set,
-        [each.out for each in arguments] if whole and arguments else None,
-        note,
-    )
+    outs = [each.out for each in arguments] if whole and arguments else None
+    work = operations.grouped_allreduce([each.x for each in arguments], reduction, outs)
 
     def finish(results: list[Any]) -> list[torch.Tensor]:
         if not whole:
@@ -123,18 +102,10 @@ def allgather(
     return work.then(lambda result: result.to(tensor.device)) if streams.is_here(tensor) else work
 
 
-def reducescatter(
-    tensor: torch.Tensor,
-    name: str | None,
-    op: ops.ReduceOp,
-    factors: Factors,
-    process_set: ProcessSet,
-    note: str | None = None,
-) -> Pending:
+def reducescatter(tensor: torch.Tensor, reduction: Reduction) -> Pending:
     """Combine the tensors and give each rank rows."""
-    argument = _Argument(tensor, None, op)
-    work = operations.reducescatter(argument.x, name, op, *factors, process_set, note=note)
-    return work.then(argument.finish)
+    argument = _Argument(tensor, None, reduction.op)
+    return operations.reducescatter(argument.x, reduction).then(argument.finish)
 
 
 def alltoall(
@@ -164,24 +135,20 @@ def broadcast(
     return work.then(argument.finish)
 
 
-def sparse_allreduce(
-    tensor: torch.Tensor,
-    name: str | None,
-    op: ops.ReduceOp,
-    process_set: ProcessSet,
-    note: str | None = None,
-) -> Pending:
+def sparse_allreduce(tensor: torch.Tensor, reduction: Reduction) -> Pending:
     """Gather the entries of sparse tensors of all ranks, and add them."""
     check_tensor(tensor)
+    op = reduction.op
     if op not in (ops.Average, ops.Sum):
         raise ValueError(f"op is {op!r}: sparse_allreduce_async takes Average and Sum")
     mine = tensor.detach().coalesce()
     what = f"sparse {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}, {op}"
-    gathered = operations.gather_entries(_pack(mine), join_texts(what, note), name, process_set)
+    noted = reduction._replace(note=join_texts(what, reduction.note))
+    gathered = operations.gather_entries(_pack(mine), noted)
 
     def finish(rows: torch.Tensor) -> torch.Tensor:
         total = _unpack(rows, mine).to(tensor.device)
-        return _divide(total, process_set.size()) if op is ops.Average else total
+        return _divide(total, reduction.process_set.size()) if op is ops.Average else total
 
     return gathered.then(finish)
 

@@ -15,6 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from sparkring._horovod import ops
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
+from sparkring._horovod.reduction import Reduction
 from sparkring.torch._horovod.autograd import Allreduce
 
 
@@ -96,7 +97,7 @@ class SyncBatchNorm(_BatchNorm):
         return result.to(input.dtype)
 
     def _add_up(self, x: Any) -> Any:
-        return Allreduce.apply(x, None, ops.Sum, (1.0, 1.0), self._process_set)
+        return Allreduce.apply(x, Reduction(op=ops.Sum, process_set=self._process_set))
 
     def _track(self, mean: torch.Tensor, variance: torch.Tensor) -> None:
         """Move the running statistics towards those of a batch."""
