@@ -102,7 +102,7 @@ def python(tmp_path):
         (
             "models/_checks",
             "from sparkring.models import _glm",
-            "a circle: models._base, models._ch",
+            "a circle: models._checks, models._glm",
         ),
     ],
 )

@@ -21,7 +21,6 @@ from sparkring._init import current, init
 from sparkring.data._arguments import check_communicator
 from sparkring.models import _spark as spark
 from sparkring.models import _storage as storage
-from sparkring.models._output import Output
 from sparkring.models._rows import Rows
 from sparkring.models._sklearn import not_fitted
 from sparkring.models._table import (
@@ -365,82 +364,3 @@ def explained(rest: float, total: float) -> float:
     if total == 0:
         return 1.0 if rest == 0 else 0.0
     return 1 - rest / total
-
-
-class Transformer(Output, Estimator):
-    """An estimator that computes new features."""
-
-    _kind = "transformer"
-    _required = ()
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        features: Sequence[str] | None = None,
-        **options: Any,
-    ) -> Self:
-        """Fit. Collective.
-
-        Parameters
-        ----------
-        X : array, table, iterable of batches, or pyspark.sql.DataFrame
-            The rows of this rank, as for `LinearRegression.fit`.
-        y : ignored
-            As scikit-learn passes it.
-        features : list of str, optional
-            The columns of a table to use; by default all.
-        **options : object
-            For a DataFrame of Spark: arguments of `sparkring.spark.run`, such as ``num_proc``.
-
-        Returns
-        -------
-        estimator
-            This estimator.
-
-        Raises
-        ------
-        InvalidError
-            On every rank, for rows or parameters that are invalid or differ on one rank.
-        """
-        return self._fit_rows(X, {}, features, options)
-
-    def transform(self, X: Any) -> Any:
-        """Transform rows. Not collective.
-
-        Parameters
-        ----------
-        X : array, table, or pyspark.sql.DataFrame
-            Rows with the features of the fit.
-
-        Returns
-        -------
-        array of shape (rows, new features), pandas.DataFrame or pyspark.sql.DataFrame
-            See `set_output`. For a DataFrame of Spark a lazy DataFrame with a further column
-            ``transformed``, an array of doubles.
-        """
-        return self._contained(self._apply(X, "_transform", "transformed"), X)
-
-    def fit_transform(self, X: Any, y: Any = None, **options: Any) -> Any:
-        """Fit, and transform the same rows. Collective.
-
-        Parameters
-        ----------
-        X, y, **options
-            As for ``fit``.
-
-        Returns
-        -------
-        array, pandas.DataFrame, polars.DataFrame or pyspark.sql.DataFrame
-            As for `transform`.
-
-        Raises
-        ------
-        InvalidError
-            As for ``fit``.
-        """
-        return self.fit(X, y, **options).transform(X)
-
-    def _transform(self, x: Array) -> Array:
-        raise NotImplementedError

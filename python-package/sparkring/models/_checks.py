@@ -12,7 +12,14 @@ import numpy as np
 from sparkring._core import InvalidError
 from sparkring.data._arguments import check_choice, check_whole
 
-__all__ = ["check_choice", "check_flag", "check_number", "check_whole"]
+__all__ = [
+    "check_choice",
+    "check_flag",
+    "check_iterations",
+    "check_number",
+    "check_seed",
+    "check_whole",
+]
 
 
 def check_number(name: str, value: Any, least: float, most: float = math.inf) -> float:
@@ -22,6 +29,19 @@ def check_number(name: str, value: Any, least: float, most: float = math.inf) ->
         return float(value)
     limit = f"from {least} on" if most == math.inf else f"from {least} to {most}"
     raise InvalidError(f"{name} is {value!r}: it must be a number {limit}")
+
+
+def check_seed(value: Any) -> None:
+    """Refuse seeds that are no whole numbers."""
+    if value is not None:
+        check_whole("random_state", value, 0)
+
+
+def check_iterations(model: Any) -> None:
+    """Refuse an intercept, a number of iterations or a tolerance that no fit has."""
+    check_flag("fit_intercept", model.fit_intercept)
+    check_whole("max_iter", model.max_iter, 1)
+    check_number("tol", model.tol, 0)
 
 
 def check_flag(name: str, value: Any) -> bool:

@@ -20,7 +20,7 @@ from sparkring.models._cox_summary import cox_summary
 from sparkring.models._distributions import normal_tail
 from sparkring.models._doubles import doubles
 from sparkring.models._mean_model import converge
-from sparkring.models._table import fitting, numbers_in, scored
+from sparkring.models._table import offset_in, scored
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -187,8 +187,7 @@ class CoxPH(Regressor):
         if offset is None:
             return super().predict(X)
         x = self._matrix(X)
-        given = fitting({"offset": np.asarray(offset)}, len(x))["offset"]
-        return self._predict(x) + numbers_in(given, "offset")
+        return self._predict(x) + offset_in(offset, len(x))
 
     def summary(self) -> Summary:
         """Return the table of tests, which prints as the summary of a ``coxph()`` in R.
@@ -319,8 +318,8 @@ class CoxPH(Regressor):
             self.baseline_ = cumulative_hazard(records, fit.now)
             self.strata_ = strata if strata and isinstance(strata[0], list) else np.array(strata)
         self.means_, self.n_obs_, self.n_events_ = records.means, records.rows, records.events
-        self.n_iter_, self.rank_ = fit.iterations, int(kept.sum())
-        converge(self, fit.converged)
+        self.rank_ = int(kept.sum())
+        converge(self, fit.iterations, fit.converged)
         if fit.converged and self.max_iter > 1:
             warn_of_infinite(fit, rows, self.tol)
 

@@ -12,9 +12,15 @@ from sparkring.models import _family as families
 from sparkring.models import _net_pass as net_pass
 from sparkring.models import _net_path as net_path
 from sparkring.models._base import explained
-from sparkring.models._checks import check_choice, check_flag, check_number, check_whole
+from sparkring.models._checks import (
+    check_choice,
+    check_flag,
+    check_iterations,
+    check_number,
+    check_whole,
+)
 from sparkring.models._doubles import doubles
-from sparkring.models._mean_model import MeanModel, converge
+from sparkring.models._mean_model import MeanModel
 from sparkring.models._table import scored
 
 if TYPE_CHECKING:
@@ -41,7 +47,6 @@ class NetModel(MeanModel):
     standardize: bool
     penalty_factor: Sequence[float] | None
     classes_: NDArray[Any]
-    intercept_: Any
 
     def predict(self, X: Any) -> Any:
         """Predict means; of classes, their probabilities. Not collective.
@@ -65,33 +70,9 @@ class NetModel(MeanModel):
         output = "probability" if self.family == "multinomial" else "prediction"
         return self._apply(X, "_predict", output)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the explained part of the deviance of these rows. Not collective.
-
-        The whole is the deviance of the mean of ``y``, or of the parts of its classes.
-
-        Parameters
-        ----------
-        X : array or table of shape (rows, features)
-            Rows with the features of the fit.
-        y : array of shape (rows,)
-            The responses.
-        sample_weight : array of shape (rows,), optional
-            The weights of the rows; 1 by default.
-
-        Returns
-        -------
-        float
-            1 at most; negative for predictions that are worse than the mean of ``y``.
-
-        Raises
-        ------
-        InvalidError
-            Before a fit, for other features, for missing values, and without a row with a weight.
-        """
+    def _explained(self, mean: Array, y: Any, sample_weight: Any) -> float:
         if self.family != "multinomial":
-            return super().score(X, y, sample_weight)
-        mean = np.asarray(self.predict(X))
+            return super()._explained(mean, y, sample_weight)
         given, weight = scored(y, sample_weight, len(mean))
         _, places = np.unique(given, return_inverse=True)
         parts = np.bincount(places.ravel(), weight) / weight.sum()
@@ -116,9 +97,7 @@ class NetModel(MeanModel):
     def _check(self) -> None:
         check_choice("family", self.family, FAMILIES)
         check_number("l1_ratio", self.l1_ratio, 0, 1)
-        check_flag("fit_intercept", self.fit_intercept)
-        check_whole("max_iter", self.max_iter, 1)
-        check_number("tol", self.tol, 0)
+        check_iterations(self)
         check_flag("standardize", self.standardize)
 
     def _settings(self, rows: Rows) -> net_path.Settings:
@@ -147,13 +126,6 @@ class NetModel(MeanModel):
                 " all 0 or all infinite"
             )
         return factors
-
-    def _take(self, path: net_path.Path, place: int) -> None:
-        """Set the attributes of the model of one penalty."""
-        self.coef_, level = path.coefficients[place], path.intercepts[place]
-        self.intercept_ = float(level) if level.ndim == 0 else level
-        self.n_iter_ = int(path.passes[place])
-        converge(self, bool(path.converged[place]))
 
 
 class ElasticNet(NetModel):
@@ -235,9 +207,7 @@ class ElasticNet(NetModel):
         check_number("alpha", self.alpha, 0)
 
     def _fit(self, rows: Rows) -> None:
-        self._take(
-            net_path.fit(rows, self._settings(rows), np.array([float(self.alpha)]), 0, 0.0), 0
-        )
+        self._take(net_path.fit_one(rows, self._settings(rows), self.alpha), 0)
 
 
 class Lasso(ElasticNet):

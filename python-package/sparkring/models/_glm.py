@@ -10,12 +10,12 @@ import numpy as np
 
 from sparkring.models import _family as families
 from sparkring.models import _irls as irls
-from sparkring.models._checks import check_flag, check_number, check_whole
+from sparkring.models._checks import check_iterations
 from sparkring.models._distributions import normal_tail, student_tails
 from sparkring.models._linear import LinearModel
-from sparkring.models._mean_model import MeanModel, take
+from sparkring.models._mean_model import MeanModel, converge
 from sparkring.models._summary import Summary, glm_summary
-from sparkring.models._table import fitting, numbers_in
+from sparkring.models._table import offset_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -153,8 +153,7 @@ class GeneralizedLinearModel(MeanModel):
         if offset is None:
             return super().predict(X)
         x = self._matrix(X)
-        given = fitting({"offset": np.asarray(offset)}, len(x))["offset"]
-        eta = LinearModel._predict(self, x) + numbers_in(given, "offset")
+        eta = LinearModel._predict(self, x) + offset_in(offset, len(x))
         return self._family().link.mean(eta)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
@@ -209,9 +208,7 @@ class GeneralizedLinearModel(MeanModel):
 
     def _check(self) -> None:
         self._family()
-        check_flag("fit_intercept", self.fit_intercept)
-        check_whole("max_iter", self.max_iter, 1)
-        check_number("tol", self.tol, 0)
+        check_iterations(self)
 
     def _fit(self, rows: Rows) -> None:
         family, intercept = self._family(), self.fit_intercept
@@ -219,7 +216,9 @@ class GeneralizedLinearModel(MeanModel):
         rows.count()
         tolerance = max(1e-11, min(1e-7, self.tol / 1000))
         fit = irls.iterate(problem, tolerance, self.max_iter, self.tol)
-        take(self, fit, intercept)
+        self.intercept_ = float(fit.beta[0]) if intercept else 0.0
+        self.coef_ = np.array(fit.beta[int(intercept) :])
+        converge(self, fit.iterations, fit.converged)
         totals = totals_of(problem, fit)
         kept = fit.solved["kept"] > 0
         self.aliased_, self.rank_ = ~kept, int(kept.sum())

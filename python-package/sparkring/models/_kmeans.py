@@ -10,20 +10,17 @@ import numpy as np
 from sparkring._core import InvalidError
 from sparkring.models import _kmeans_lloyd as lloyd
 from sparkring.models import _moments as moments
-from sparkring.models._base import Estimator
-from sparkring.models._checks import check_number, check_whole
+from sparkring.models._checks import check_number, check_seed, check_whole
 from sparkring.models._doubles import doubles
 from sparkring.models._kmeans_lloyd import nearest
 from sparkring.models._kmeans_start import start
 from sparkring.models._output import Output
 from sparkring.models._table import scored
 from sparkring.models._tsqr import lead
+from sparkring.models._unsupervised import Unsupervised
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
-    from typing_extensions import Self
 
     from sparkring._communicator import Communicator
     from sparkring.models._kmeans_lloyd import Clusters
@@ -31,7 +28,7 @@ if TYPE_CHECKING:
     from sparkring.models._table import Array
 
 
-class KMeans(Output, Estimator):
+class KMeans(Output, Unsupervised):
     """K-means on the rows of all ranks.
 
     Parameters
@@ -74,7 +71,6 @@ class KMeans(Output, Estimator):
     """
 
     _kind = "clusterer"
-    _required = ()
 
     def __init__(
         self,
@@ -94,37 +90,6 @@ class KMeans(Output, Estimator):
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        features: Sequence[str] | None = None,
-        **options: Any,
-    ) -> Self:
-        """Fit. Collective.
-
-        Parameters
-        ----------
-        X, sample_weight, features, **options
-            As for `LinearRegression.fit`.
-        y : ignored
-            As scikit-learn passes it.
-
-        Returns
-        -------
-        KMeans
-            This estimator.
-
-        Raises
-        ------
-        InvalidError
-            On every rank, for rows or parameters that are invalid or differ on one rank.
-        """
-        self._fit_rows(X, {"sample_weight": sample_weight}, features, options)
-        return self
 
     def predict(self, X: Any) -> Any:
         """Return the nearest cluster of each row. Not collective.
@@ -189,20 +154,6 @@ class KMeans(Output, Estimator):
         """
         return self._contained(self._apply(X, "_transform", "transformed"), X)
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return the names of the distances.
-
-        Parameters
-        ----------
-        input_features : ignored
-            As scikit-learn passes it.
-
-        Returns
-        -------
-        array of str of shape (n_clusters,)
-        """
-        return self._prefixed(self.n_clusters)
-
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit, and return the distances of the same rows to the centers. Collective.
 
@@ -249,6 +200,9 @@ class KMeans(Output, Estimator):
         _, weight = scored(squares, sample_weight, len(x))
         return -float(np.sum(weight * squares))
 
+    def _new_features(self) -> int:
+        return self.n_clusters
+
     def _predict(self, x: Array) -> NDArray[np.int32]:
         known = np.isfinite(x).all(axis=1)
         found = np.full(len(x), -1, np.int32)
@@ -264,8 +218,7 @@ class KMeans(Output, Estimator):
         check_whole("n_init", self.n_init, 1)
         check_whole("max_iter", self.max_iter, 1)
         check_number("tol", self.tol, 0)
-        if self.random_state is not None:
-            check_whole("random_state", self.random_state, 0)
+        check_seed(self.random_state)
         if isinstance(self.init, str) and self.init != "k-means||":
             raise InvalidError(f"init is {self.init!r}: it must be 'k-means||' or an array")
 

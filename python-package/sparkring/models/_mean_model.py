@@ -14,15 +14,23 @@ from sparkring.models._table import numbers_in, scored
 
 if TYPE_CHECKING:
     from sparkring.models._family import Family
-    from sparkring.models._irls import Fit
+    from sparkring.models._net_path import Path
     from sparkring.models._table import Array
 
 
 class MeanModel(LinearModel):
     """A linear model of the mean, by a link."""
 
+    intercept_: Any
+
     def _family(self) -> Family:
         raise NotImplementedError
+
+    def _take(self, path: Path, place: int) -> None:
+        """Set the attributes of the model of one penalty."""
+        self.coef_, level = path.coefficients[place], path.intercepts[place]
+        self.intercept_ = float(level) if level.ndim == 0 else level
+        converge(self, int(path.passes[place]), bool(path.converged[place]))
 
     def _predict(self, x: Array) -> Array:
         return self._family().link.mean(super()._predict(x))
@@ -30,7 +38,7 @@ class MeanModel(LinearModel):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the explained part of the deviance of these rows. Not collective.
 
-        The whole is the deviance of the mean of ``y``.
+        The whole is the deviance of the mean of ``y``; for classes, that of the part of each class.
 
         Parameters
         ----------
@@ -63,19 +71,11 @@ class MeanModel(LinearModel):
             return explained(rest, float(deviances(response, null, weight).sum()))
 
 
-def take(model: Any, fit: Fit, intercept: bool) -> None:
-    """Set the attributes of a model."""
-    model.intercept_ = float(fit.beta[0]) if intercept else 0.0
-    model.coef_ = np.array(fit.beta[int(intercept) :])
-    model.n_iter_ = fit.iterations
-    converge(model, fit.converged)
-
-
-def converge(model: Any, converged: bool) -> None:
-    """Set whether the fit converged, and warn where it did not."""
-    model.converged_ = converged
+def converge(model: Any, iterations: int, converged: bool) -> None:
+    """Set how the fit ended, and warn where it did not converge."""
+    model.n_iter_, model.converged_ = iterations, converged
     if not converged:
         warn_of_convergence(
-            f"{type(model).__name__} did not converge in {model.n_iter_} iterations: pass a"
-            " larger max_iter, or scale the columns"
+            f"{type(model).__name__} did not converge in {iterations} iterations: pass a larger"
+            " max_iter, or scale the columns"
         )

@@ -93,6 +93,11 @@ def fit(rows: Rows, settings: Settings, alphas: Array | None, count: int, eps: f
     return path_of(prepare(rows, settings), settings, given)
 
 
+def fit_one(rows: Rows, settings: Settings, alpha: float) -> Path:
+    """Fit one penalty."""
+    return fit(rows, settings, np.array([float(alpha)]), 0, 0.0)
+
+
 def prepare(rows: Rows, settings: Settings, keep: Callable[[Block], Any] | None = None) -> Problem:
     """Find the problem of some rows. Collective."""
     more = settings.intercept, settings.standardize, keep

@@ -48,9 +48,24 @@ class Output:
             self._output = transform
         return self
 
-    def _prefixed(self, count: int) -> NDArray[Any]:
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Return the names of the new columns.
+
+        Parameters
+        ----------
+        input_features : ignored
+            As scikit-learn passes it.
+
+        Returns
+        -------
+        array of str
+            The class in small letters with a number from 0 on, such as ``pca0`` and ``pca1``.
+        """
         prefix = type(self).__name__.lower()
-        return np.array([f"{prefix}{place}" for place in range(count)], object)
+        return np.array([f"{prefix}{place}" for place in range(self._new_features())], object)
+
+    def _new_features(self) -> int:
+        raise NotImplementedError
 
     def _contained(self, found: Any, X: Any) -> Any:
         """Return transformed rows in the chosen container."""
@@ -60,13 +75,11 @@ class Output:
         if chosen == "polars":
             import polars  # type: ignore[import-not-found, unused-ignore]
 
-            own: Any = self
-            return polars.DataFrame(found, schema=list(own.get_feature_names_out()), orient="row")
+            return polars.DataFrame(found, schema=list(self.get_feature_names_out()), orient="row")
         import pandas  # type: ignore[import-untyped, unused-ignore]
 
-        names: Any = self
         index = X.index if isinstance(X, pandas.DataFrame) else None
-        return pandas.DataFrame(found, index=index, columns=names.get_feature_names_out())
+        return pandas.DataFrame(found, index=index, columns=self.get_feature_names_out())
 
     def _chosen_output(self) -> str:
         """Return the container: that of `set_output`, or that of scikit-learn's settings."""

@@ -11,7 +11,7 @@ from sparkring._core import InvalidError
 from sparkring.models import _family as families
 from sparkring.models import _net_pass as net_pass
 from sparkring.models import _net_path as net_path
-from sparkring.models._checks import check_choice, check_flag, check_number, check_whole
+from sparkring.models._checks import check_choice, check_iterations, check_number
 from sparkring.models._linear import LinearModel
 from sparkring.models._mean_model import MeanModel, converge
 from sparkring.models._table import scored
@@ -77,18 +77,13 @@ class PoissonRegressor(MeanModel):
 
     def _check(self) -> None:
         check_number("alpha", self.alpha, 0)
-        check_flag("fit_intercept", self.fit_intercept)
-        check_whole("max_iter", self.max_iter, 1)
-        check_number("tol", self.tol, 0)
+        check_iterations(self)
 
     def _fit(self, rows: Rows) -> None:
         settings = net_path.Settings(
             self._family(), 0.0, self.fit_intercept, self.max_iter, self.tol
         )
-        fit = net_path.fit(rows, settings, np.array([float(self.alpha)]), 0, 0.0)
-        self.coef_, self.intercept_ = fit.coefficients[0], float(fit.intercepts[0])
-        self.n_iter_ = int(fit.passes[0])
-        converge(self, bool(fit.converged[0]))
+        self._take(net_path.fit_one(rows, settings, self.alpha), 0)
 
 
 class LogisticRegression(LinearModel):
@@ -153,9 +148,7 @@ class LogisticRegression(LinearModel):
         check_choice("penalty", self.penalty, ("l2", None))
         if check_number("C", self.C, 0) == 0:
             raise InvalidError("C is 0: it must be a positive number")
-        check_flag("fit_intercept", self.fit_intercept)
-        check_whole("max_iter", self.max_iter, 1)
-        check_number("tol", self.tol, 0)
+        check_iterations(self)
 
     def _fit(self, rows: Rows) -> None:
         self.classes_ = classes = net_pass.classes_of(rows, "LogisticRegression")
@@ -172,8 +165,7 @@ class LogisticRegression(LinearModel):
         self.intercept_ = fit.intercepts[0].reshape(-1)
         if alpha == 0 and len(classes) > 2:  # moving all classes alike changes nothing
             self.coef_ = self.coef_ - self.coef_.mean(axis=0)
-        self.n_iter_ = int(fit.passes[0])
-        converge(self, bool(fit.converged[0]))
+        converge(self, int(fit.passes[0]), bool(fit.converged[0]))
 
     def predict(self, X: Any) -> Any:
         """Return the class of each row. Not collective.

@@ -8,21 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparkring.models import _moments as moments
-from sparkring.models._base import Transformer
 from sparkring.models._checks import check_flag
+from sparkring.models._unsupervised import Transformer, Unsupervised
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
-    from typing_extensions import Self
 
     from sparkring._communicator import Communicator
     from sparkring.models._rows import Rows
     from sparkring.models._table import Array
 
 
-class StandardScaler(Transformer):
+class StandardScaler(Unsupervised, Transformer):
     """Center and scale columns by the means and standard deviations of all ranks.
 
     Parameters
@@ -57,36 +54,6 @@ class StandardScaler(Transformer):
         self.comm = comm
         self.with_mean = with_mean
         self.with_std = with_std
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        features: Sequence[str] | None = None,
-        **options: Any,
-    ) -> Self:
-        """Fit. Collective.
-
-        Parameters
-        ----------
-        X, sample_weight, features, **options
-            As for `LinearRegression.fit`.
-        y : ignored
-            As scikit-learn passes it.
-
-        Returns
-        -------
-        StandardScaler
-            This estimator.
-
-        Raises
-        ------
-        InvalidError
-            On every rank, for rows or parameters that are invalid or differ on one rank.
-        """
-        return self._fit_rows(X, {"sample_weight": sample_weight}, features, options)
 
     def _check(self) -> None:
         check_flag("with_mean", self.with_mean)

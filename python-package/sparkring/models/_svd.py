@@ -11,20 +11,46 @@ from sparkring import _numerics as numerics
 from sparkring._core import InvalidError
 from sparkring.models import _moments as moments
 from sparkring.models import _svd_random as svd_random
-from sparkring.models._base import Transformer
-from sparkring.models._checks import check_choice, check_flag, check_number, check_whole
+from sparkring.models._checks import check_choice, check_flag, check_number, check_seed, check_whole
 from sparkring.models._doubles import doubles
 from sparkring.models._tsqr import lead
+from sparkring.models._unsupervised import Transformer
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from sparkring._communicator import Communicator
     from sparkring.models._rows import Rows
     from sparkring.models._table import Array
 
 
-class PCA(Transformer):
+class Components(Transformer):
+    """Coordinates along directions of the rows."""
+
+    components_: Array
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Return rows of the features of the fit for transformed rows. Not collective.
+
+        Parameters
+        ----------
+        X : array of shape (rows, components)
+            Rows that `transform` has returned.
+
+        Returns
+        -------
+        array of shape (rows, features)
+        """
+        return self._restore(doubles(X, "X"))
+
+    def _transform(self, x: Array) -> Array:
+        found: Array = x @ self.components_.T
+        return found
+
+    def _restore(self, x: Array) -> Array:
+        found: Array = x @ self.components_
+        return found
+
+
+class PCA(Components):
     """Principal components of the rows of all ranks.
 
     The rows are decomposed by TSQR, which squares nothing, so small singular values keep their
@@ -162,7 +188,7 @@ class PCA(Transformer):
         return min(count, most)
 
     def _transform(self, x: Array) -> Array:
-        found: Array = (x - self.mean_) @ self.components_.T
+        found = super()._transform(x - self.mean_)
         return found / self._deviations() if self.whiten else found
 
     def _deviations(self) -> Array:
@@ -171,41 +197,14 @@ class PCA(Transformer):
         noise = 10 * self.n_features_in_ * np.finfo(float).eps * found.max()
         return np.where(found > noise, found, 1.0)
 
-    def inverse_transform(self, X: Any) -> Array:
-        """Return rows of the features of the fit for transformed rows. Not collective.
+    def _restore(self, x: Array) -> Array:
+        return super()._restore(x * self._deviations() if self.whiten else x) + self.mean_
 
-        Parameters
-        ----------
-        X : array of shape (rows, components)
-            Rows that `transform` has returned.
-
-        Returns
-        -------
-        array of shape (rows, features)
-        """
-        x = doubles(X, "X")
-        if self.whiten:
-            x = x * self._deviations()
-        found: Array = x @ self.components_ + self.mean_
-        return found
-
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return the names of the new columns.
-
-        Parameters
-        ----------
-        input_features : ignored
-            As scikit-learn passes it.
-
-        Returns
-        -------
-        array of str of shape (components,)
-            pca0, pca1 and so on.
-        """
-        return self._prefixed(self.n_components_)
+    def _new_features(self) -> int:
+        return self.n_components_
 
 
-class TruncatedSVD(Transformer):
+class TruncatedSVD(Components):
     """The first singular vectors of the rows of all ranks, which are not centered.
 
     Parameters
@@ -293,39 +292,8 @@ class TruncatedSVD(Transformer):
         self.explained_variance_ = variance
         self.explained_variance_ratio_ = variance / (total if total > 0 else 1.0)
 
-    def _transform(self, x: Array) -> Array:
-        found: Array = x @ self.components_.T
-        return found
-
-    def inverse_transform(self, X: Any) -> Array:
-        """Return rows of the features of the fit for transformed rows. Not collective.
-
-        Parameters
-        ----------
-        X : array of shape (rows, components)
-            Rows that `transform` has returned.
-
-        Returns
-        -------
-        array of shape (rows, features)
-        """
-        found: Array = doubles(X, "X") @ self.components_
-        return found
-
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return the names of the new columns.
-
-        Parameters
-        ----------
-        input_features : ignored
-            As scikit-learn passes it.
-
-        Returns
-        -------
-        array of str of shape (components,)
-            truncatedsvd0, truncatedsvd1 and so on.
-        """
-        return self._prefixed(self.n_components)
+    def _new_features(self) -> int:
+        return self.n_components
 
 
 def check_most(count: Any, most: int) -> None:
@@ -350,9 +318,3 @@ def directions(triangle: Array) -> tuple[Array, Array]:
     singular, right = np.empty(len(triangle)), np.array(triangle, order="C")
     numerics.svd(right, singular)
     return singular, right
-
-
-def check_seed(seed: Any) -> None:
-    """Refuse seeds that are no whole numbers."""
-    if seed is not None:
-        check_whole("random_state", seed, 0)

@@ -275,6 +275,11 @@ def weights_in(values: Any, first: int = 0) -> Array:
     return weight
 
 
+def offset_in(values: Any, rows: int) -> Array:
+    """Return the offsets of rows that are predicted."""
+    return numbers_in(fitting({"offset": np.asarray(values)}, rows)["offset"], "offset")
+
+
 def scored(y: Any, sample_weight: Any, rows: int) -> tuple[NDArray[Any], Array]:
     """Return the responses and the weights of rows whose predictions are scored."""
     given = {"y": array_of(y)}
