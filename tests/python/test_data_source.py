@@ -15,7 +15,7 @@ import pytest
 from pyspark.ml.linalg import Vectors
 from pyspark.sql import Row
 from sparkring import InvalidError
-from sparkring.data import _source as source
+from sparkring._tables import source
 
 VALUES = {
     "whole": [1, -2, 3],

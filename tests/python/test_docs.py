@@ -69,9 +69,7 @@ def test_public_names_are_documented():
 )
 def test_completion_shows_public_names(module, some):
     """In a process of its own: what is imported later becomes an attribute of its package."""
-    code = (
-        f"import sparkring, sparkring.spark._task_main, sparkring.data._row; print(*dir({module}))"
-    )
+    code = f"import sparkring.spark._task_main, sparkring._tables.row; print(*dir({module}))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     names = set(shown.stdout.split())
     assert some <= names

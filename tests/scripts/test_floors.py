@@ -97,8 +97,16 @@ def python(tmp_path):
             "def f():\n    from sparkring import data",
             "_agree uses data, which stands on a",
         ),
-        ("data/_row", "import sparkring._installation", "_installation, which stands on the same"),
-        ("data/_row", "if True:\n    from sparkring import models", "data._row uses models, which"),
+        (
+            "data/_store",
+            "import sparkring._installation",
+            "_installation, which stands on the same",
+        ),
+        (
+            "data/_store",
+            "if True:\n    from sparkring import models",
+            "data._store uses models, which",
+        ),
         (
             "models/_checks",
             "from sparkring.models import _glm",

@@ -4,36 +4,13 @@
 from __future__ import annotations
 
 import numbers
-import operator
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from sparkring._communicator import Communicator
 from sparkring._core import InvalidError
-from sparkring.data._number import is_number
-
-
-def check_communicator(comm: Any) -> Communicator:
-    """Refuse anything else."""
-    if not isinstance(comm, Communicator):
-        raise InvalidError(
-            f"comm is of type {type(comm).__name__}: pass the communicator that sparkring.init()"
-            " returned"
-        )
-    return comm
-
-
-def check_whole(name: str, value: Any, least: int) -> int:
-    """Return a whole number, not below the least."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = least - 1
-    if number < least:
-        raise InvalidError(f"{name} is {value!r}: it must be a whole number from {least} on")
-    return number
+from sparkring._tables.number import is_number
 
 
 def check_missing(given: Any, *, texts: bool = False) -> Any:
@@ -62,10 +39,3 @@ def check_dtypes(asked: Any) -> Any:
     if dtype is not None and not is_number(dtype):
         raise InvalidError(f"dtype is {asked!r}: batches hold numbers and booleans")
     return dtype
-
-
-def check_choice(name: str, value: Any, values: tuple[Any, ...]) -> Any:
-    """Accept one of the values."""
-    if value not in values:
-        raise InvalidError(f"{name} is {value!r}: it must be one of {', '.join(map(repr, values))}")
-    return value

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from sparkring.data._source import Chunk
+    from sparkring._tables.source import Chunk
 
 
 class Batch(dict[Any, Any]):

@@ -20,17 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparkring._arguments import check_choice, check_communicator, check_whole
 from sparkring._communicator import Communicator
 from sparkring._core import InvalidError
+from sparkring._tables import source
 from sparkring.data import _schema as schema
-from sparkring.data import _source as source
-from sparkring.data._arguments import (
-    check_choice,
-    check_communicator,
-    check_dtypes,
-    check_missing,
-    check_whole,
-)
+from sparkring.data._arguments import check_dtypes, check_missing
 from sparkring.data._batch import Batch, tensors
 from sparkring.data._store import Store
 from sparkring.data._stream import Shuffled, Stream
@@ -38,7 +33,7 @@ from sparkring.data._stream import Shuffled, Stream
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sparkring.data._source import Chunk
+    from sparkring._tables.source import Chunk
 
 WAYS = ("pad", "drop", "join", None)
 KINDS = ("numpy", "torch")

@@ -18,12 +18,12 @@ import numpy as np
 
 from sparkring._communicator import Communicator
 from sparkring._core import InvalidError, MismatchError
-from sparkring.data import _number as number
+from sparkring._tables import number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sparkring.data._source import Chunk, Name
+    from sparkring._tables.source import Chunk, Name
 
 
 class Field(NamedTuple):

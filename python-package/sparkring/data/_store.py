@@ -16,13 +16,13 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from sparkring._run_state import spark_local_directory
-from sparkring.data._source import rows_of
+from sparkring._tables.source import rows_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from sparkring._tables.source import Chunk
     from sparkring.data._schema import Field
-    from sparkring.data._source import Chunk
 
 
 class Store:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparkring.data._source import rows_of
+from sparkring._tables.source import rows_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sparkring.data._source import Chunk
+    from sparkring._tables.source import Chunk
 
 FIRST = 1024  # capacity of a new buffer, in rows
 

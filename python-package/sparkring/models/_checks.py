@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from sparkring._arguments import check_choice, check_whole
 from sparkring._core import InvalidError
-from sparkring.data._arguments import check_choice, check_whole
 
 __all__ = [
     "check_choice",

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sparkring._core import InvalidError
-from sparkring.data._arrow import ArrowTable
-from sparkring.data._frame import FrameTable
-from sparkring.data._source import Column, Table, read
+from sparkring._tables.arrow import ArrowTable
+from sparkring._tables.frame import FrameTable
+from sparkring._tables.source import Column, Table, read
 from sparkring.models._alike import array_of, brief
 from sparkring.models._doubles import check_exact, check_whole_numbers, doubles
 from sparkring.models._formats import is_lazy, readable

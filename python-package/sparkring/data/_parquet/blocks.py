@@ -18,10 +18,10 @@ from sparkring.data._parquet.columns import concatenated
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from sparkring._tables.source import Chunk
     from sparkring.data._parquet.columns import Columns
     from sparkring.data._parquet.order import Interval, Order
     from sparkring.data._parquet.row_groups import RowGroups
-    from sparkring.data._source import Chunk
 
 
 class Block(NamedTuple):

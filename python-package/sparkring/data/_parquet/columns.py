@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparkring._core import InvalidError
-from sparkring.data import _number as number
+from sparkring._tables import number, source
+from sparkring._tables.arrow import from_arrow
+from sparkring._tables.source import Column
 from sparkring.data import _schema as schema
-from sparkring.data import _source as source
-from sparkring.data._arrow import from_arrow
 from sparkring.data._schema import Field
-from sparkring.data._source import Column
 
 if TYPE_CHECKING:
-    from sparkring.data._number import Fill
-    from sparkring.data._source import Chunk
+    from sparkring._tables.number import Fill
+    from sparkring._tables.source import Chunk
 
 BYTES = np.dtype(object)  # of fields whose values are strings or bytes
 

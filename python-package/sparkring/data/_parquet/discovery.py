@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sparkring._core import InvalidError
-from sparkring.data import _number as number
+from sparkring._tables import number
+from sparkring._tables.source import Column
 from sparkring.data import _schema as schema
 from sparkring.data._parquet import columns as columns_of
 from sparkring.data._parquet import frameworks, listing, manifest, spark_table
 from sparkring.data._parquet.columns import Columns
 from sparkring.data._parquet.row_groups import RowGroups
-from sparkring.data._source import Column
 
 if TYPE_CHECKING:
     from collections.abc import Callable

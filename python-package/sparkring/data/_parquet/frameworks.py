@@ -18,8 +18,8 @@ from sparkring.data import _batch
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from sparkring._tables.source import Chunk
     from sparkring.data._schema import Field
-    from sparkring.data._source import Chunk
 
 
 def check(as_: str) -> None:

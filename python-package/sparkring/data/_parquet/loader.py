@@ -13,6 +13,7 @@ import numpy as np
 from sparkring._agree import agree
 from sparkring._communicator import Communicator
 from sparkring._core import InvalidError, UnsupportedError
+from sparkring._tables.source import rows_of
 from sparkring.data._batch import Batch
 from sparkring.data._parquet import columns as columns_of
 from sparkring.data._parquet import file_system, frameworks
@@ -24,15 +25,14 @@ from sparkring.data._parquet.order import Order
 from sparkring.data._parquet.reader import Reader
 from sparkring.data._parquet.row_groups import RowGroups
 from sparkring.data._parquet.state import State
-from sparkring.data._source import rows_of
 from sparkring.data._stream import Stream
 
 if TYPE_CHECKING:
+    from sparkring._tables.source import Chunk
     from sparkring.data._parquet.discovery import Found
     from sparkring.data._parquet.file_system import Location
     from sparkring.data._parquet.order import Interval
     from sparkring.data._schema import Field
-    from sparkring.data._source import Chunk
 
 
 class Loader:

@@ -8,15 +8,10 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from sparkring._arguments import check_choice, check_communicator, check_whole
 from sparkring._core import InvalidError, UnsupportedError
-from sparkring.data import _source as source
-from sparkring.data._arguments import (
-    check_choice,
-    check_communicator,
-    check_dtypes,
-    check_missing,
-    check_whole,
-)
+from sparkring._tables import source
+from sparkring.data._arguments import check_dtypes, check_missing
 from sparkring.data._parquet import discovery
 from sparkring.data._parquet.loader import Loader
 

@@ -17,8 +17,8 @@ import uuid
 import warnings
 from typing import Any, NamedTuple
 
+from sparkring._arguments import check_whole
 from sparkring._core import InvalidError
-from sparkring.data._arguments import check_whole
 from sparkring.data._parquet import file_system
 
 ROW_GROUP = 16 << 20  # bytes

@@ -16,9 +16,9 @@ import numpy as np
 
 from sparkring._communicator import Communicator
 from sparkring._core import InvalidError
-from sparkring.data import _number as number
+from sparkring._tables import number
+from sparkring._tables.arrow import from_arrow
 from sparkring.data import batches, parquet
-from sparkring.data._arrow import from_arrow
 from sparkring.spark.ml import _batch as batch_of
 from sparkring.spark.ml._batch import Batch
 from sparkring.spark.ml._columns import BESIDE, VALID, names_of

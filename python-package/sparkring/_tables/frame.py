@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparkring.data import _number as number
+from sparkring._tables import number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sparkring.data._number import Fill, Missing
+    from sparkring._tables.number import Fill, Missing
 
 
 class FrameTable:

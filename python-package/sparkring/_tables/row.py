@@ -12,13 +12,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sparkring._core import InvalidError
-from sparkring.data import _number as number
-from sparkring.data import _vector as vector
+from sparkring._tables import number, vector
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sparkring.data._number import Fill
+    from sparkring._tables.number import Fill
 
 
 class RowTable:

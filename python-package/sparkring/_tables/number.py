@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 
 from sparkring._core import InvalidError
-from sparkring.data import _vector as vector
+from sparkring._tables import vector
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparkring.data import _number as number
-from sparkring.data import _vector as vector
+from sparkring._tables import number, vector
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sparkring.data._number import Fill, Missing
+    from sparkring._tables.number import Fill, Missing
 
 FLOATS = {"halffloat": "float16", "float": "float32", "double": "float64"}
 

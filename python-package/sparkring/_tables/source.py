@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Union
 import numpy as np
 
 from sparkring._core import InvalidError
-from sparkring.data import _number as number
-from sparkring.data._arrow import ArrowTable
-from sparkring.data._frame import FrameTable
-from sparkring.data._row import RowTable
+from sparkring._tables import number
+from sparkring._tables.arrow import ArrowTable
+from sparkring._tables.frame import FrameTable
+from sparkring._tables.row import RowTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import TypeAlias
 
-    from sparkring.data._number import Fill
+    from sparkring._tables.number import Fill
 
     Name: TypeAlias = Union[str, int]
     Chunk: TypeAlias = dict[Name, NDArray[Any]]
