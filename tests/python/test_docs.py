@@ -394,10 +394,10 @@ def test_types_of_estimators():
     }
     for kind, names in [
         (ml.TorchModel, ["Model"]),
-        (ml.TorchEstimator, ["Model", "Training"]),
-        (ml.KerasEstimator, ["Model", "Training", "Backend"]),
+        (ml.TorchEstimator, ["Model", "Learning", "Training"]),
+        (ml.KerasEstimator, ["Model", "Learning", "Training", "Backend"]),
         (ml.XGBoostModel, ["Model", "BaseMargin"]),
-        (ml.LightGBMEstimator, ["Model", "BaseMargin", "Tree"]),
+        (ml.LightGBMEstimator, ["Model", "BaseMargin", "Learning", "Tree"]),
     ]:
         params = {param.name for param in kind().params}
         typed = [f"{name}Params".replace("Backend", "Keras") for name in names]

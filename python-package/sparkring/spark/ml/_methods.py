@@ -9,7 +9,11 @@ class ModelMethods:
     """The methods of the Params of a model."""
 
 
-class TrainingMethods:
+class LearningMethods:
+    """The methods of the Params that networks and trees share."""
+
+
+class TrainingMethods(LearningMethods):
     """The methods of the Params of a training."""
 
 
@@ -21,5 +25,5 @@ class BaseMarginMethods:
     """The methods of the Param ``baseMarginCol``."""
 
 
-class TreeMethods:
+class TreeMethods(LearningMethods):
     """The methods of the Params of a training of trees."""
