@@ -22,7 +22,7 @@ from sparkring._calls.timeline import Timeline
 from sparkring._device import device as _device
 from sparkring._mpi import mpi_init as _mpi_init
 from sparkring._mpi import mpi_run as _mpi_run
-from sparkring._request import Request, starts
+from sparkring._request import KIND, starts
 from sparkring.frameworks import _raft, _torch_group
 
 if TYPE_CHECKING:
@@ -143,11 +143,9 @@ class Communicator(Locations, ReduceScatters, Groups, Objects, Resources, Timeli
         MismatchError, PeerLostError, TimeoutError, AbortedError
             As for `allreduce`.
         """
-        self._barrier(None)
+        return self._barrier(KIND)  # type: ignore[no-any-return]
 
-    @starts
-    def barrier_start(self) -> Request[None]:
-        return self._barrier(Request)
+    barrier_start = starts(barrier)
 
     @overload
     def split(self, color: int, key: int = ...) -> Communicator: ...

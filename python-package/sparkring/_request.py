@@ -14,6 +14,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Coroutine, Generator
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, final
 
 from sparkring._core import RequestBase, RingError
@@ -21,13 +22,17 @@ from sparkring._core import RequestBase, RingError
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from typing_extensions import Self
+    from typing_extensions import Concatenate, ParamSpec, Self
+
+    _Comm = TypeVar("_Comm")
+    _Given = ParamSpec("_Given")
 
 _BRISK = 50e-6  # seconds of polling in every turn of the loop; then about every millisecond
 _LONGEST = 5e-3  # seconds between two polls
 
 _Result = TypeVar("_Result", covariant=True)
-_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+KIND: Any = None  # what a method of the core returns: the class of a request, or None for a result
 
 
 @final
@@ -203,10 +208,20 @@ for all earlier requests.
 _SENDS_LENGTHS = ("allgatherv", "gatherv", "alltoallv")
 
 
-def starts(method: _Method) -> _Method:
-    """Document the method that starts a collective. It has the parameters of the collective."""
-    name = method.__name__.removesuffix("_start")
-    parameters = ", ".join([*inspect.signature(method).parameters][1:])
-    lengths = _LENGTHS if name in _SENDS_LENGTHS else ""
-    method.__doc__ = _START.format(name=name, parameters=parameters, lengths=lengths)
-    return method
+def starts(
+    method: Callable[Concatenate[_Comm, _Given], _Result],
+) -> Callable[Concatenate[_Comm, _Given], Request[_Result]]:
+    """Return the method that starts the collective for whose result a method waits.
+
+    It is the same code with another `KIND`, so it has the same parameters and overloads.
+    """
+    waits: Any = method
+    name = f"{waits.__name__}_start"
+    code = waits.__code__.replace(co_name=name)
+    start = FunctionType(code, {**waits.__globals__, "KIND": Request}, name, waits.__defaults__)
+    start.__qualname__ = f"{waits.__qualname__}_start"
+    start.__kwdefaults__ = waits.__kwdefaults__
+    parameters = ", ".join([*inspect.signature(waits).parameters][1:])
+    lengths = _LENGTHS if waits.__name__ in _SENDS_LENGTHS else ""
+    start.__doc__ = _START.format(name=waits.__name__, parameters=parameters, lengths=lengths)
+    return start

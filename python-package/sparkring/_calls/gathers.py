@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, overload
 
 from sparkring._core import CommunicatorBase
-from sparkring._request import Request, starts
+from sparkring._request import KIND, starts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,27 +60,9 @@ class Gathers(CommunicatorBase):
         >>> comm.allgather(comm.rank)  # with 4 ranks
         array([0, 1, 2, 3])
         """
-        return self._allgather(None, x, out, dtype)
+        return self._allgather(KIND, x, out, dtype)
 
-    @overload
-    def allgather_start(
-        self, x: Operand, *, out: Output, dtype: str | None = ...
-    ) -> Request[Output]: ...
-    @overload
-    def allgather_start(
-        self, x: NDArray[Scalar], *, out: None = ..., dtype: str | None = ...
-    ) -> Request[NDArray[Scalar]]: ...
-    @overload
-    def allgather_start(
-        self, x: Number | Array, *, out: None = ..., dtype: str | None = ...
-    ) -> Request[NDArray[Any]]: ...
-    @overload
-    def allgather_start(
-        self, x: Library, *, out: None = ..., dtype: str | None = ...
-    ) -> Request[Library]: ...
-    @starts
-    def allgather_start(self, x, *, out=None, dtype=None):
-        return self._allgather(Request, x, out, dtype)
+    allgather_start = starts(allgather)
 
     @overload
     def allgatherv(self, x: NDArray[Scalar], *, dtype: str | None = ...) -> NDArray[Scalar]: ...
@@ -115,19 +97,9 @@ class Gathers(CommunicatorBase):
         >>> comm.allgatherv(numpy.full(comm.rank, comm.rank))  # with 4 ranks
         array([1, 2, 2, 3, 3, 3])
         """
-        return self._allgatherv(None, x, dtype)
+        return self._allgatherv(KIND, x, dtype)
 
-    @overload
-    def allgatherv_start(
-        self, x: NDArray[Scalar], *, dtype: str | None = ...
-    ) -> Request[NDArray[Scalar]]: ...
-    @overload
-    def allgatherv_start(self, x: Array, *, dtype: str | None = ...) -> Request[NDArray[Any]]: ...
-    @overload
-    def allgatherv_start(self, x: Library, *, dtype: str | None = ...) -> Request[Library]: ...
-    @starts
-    def allgatherv_start(self, x, *, dtype=None):
-        return self._allgatherv(Request, x, dtype)
+    allgatherv_start = starts(allgatherv)
 
     @overload
     def gather(
@@ -175,27 +147,9 @@ class Gathers(CommunicatorBase):
         >>> comm.gather(comm.rank)  # on rank 0 of 4
         array([0, 1, 2, 3])
         """
-        return self._gather(None, x, root, out, dtype)
+        return self._gather(KIND, x, root, out, dtype)
 
-    @overload
-    def gather_start(
-        self, x: Operand, root: int = ..., *, out: Output, dtype: str | None = ...
-    ) -> Request[Output | None]: ...
-    @overload
-    def gather_start(
-        self, x: NDArray[Scalar], root: int = ..., *, out: None = ..., dtype: str | None = ...
-    ) -> Request[NDArray[Scalar] | None]: ...
-    @overload
-    def gather_start(
-        self, x: Number | Array, root: int = ..., *, out: None = ..., dtype: str | None = ...
-    ) -> Request[NDArray[Any] | None]: ...
-    @overload
-    def gather_start(
-        self, x: Library, root: int = ..., *, out: None = ..., dtype: str | None = ...
-    ) -> Request[Library | None]: ...
-    @starts
-    def gather_start(self, x, root=0, *, out=None, dtype=None):
-        return self._gather(Request, x, root, out, dtype)
+    gather_start = starts(gather)
 
     @overload
     def gatherv(
@@ -238,20 +192,6 @@ class Gathers(CommunicatorBase):
         >>> comm.gatherv(numpy.full(comm.rank, comm.rank))  # on rank 0 of 4
         array([1, 2, 2, 3, 3, 3])
         """
-        return self._gatherv(None, x, root, dtype)
+        return self._gatherv(KIND, x, root, dtype)
 
-    @overload
-    def gatherv_start(
-        self, x: NDArray[Scalar], root: int = ..., *, dtype: str | None = ...
-    ) -> Request[NDArray[Scalar] | None]: ...
-    @overload
-    def gatherv_start(
-        self, x: Array, root: int = ..., *, dtype: str | None = ...
-    ) -> Request[NDArray[Any] | None]: ...
-    @overload
-    def gatherv_start(
-        self, x: Library, root: int = ..., *, dtype: str | None = ...
-    ) -> Request[Library | None]: ...
-    @starts
-    def gatherv_start(self, x, root=0, *, dtype=None):
-        return self._gatherv(Request, x, root, dtype)
+    gatherv_start = starts(gatherv)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, overload
 
 from sparkring._core import CommunicatorBase
-from sparkring._request import Request, starts
+from sparkring._request import KIND, starts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,35 +78,9 @@ class Groups(CommunicatorBase):
         >>> comm.allreduce_group([numpy.ones(3), 2.0])  # with 4 ranks
         [array([4., 4., 4.]), np.float64(8.0)]
         """
-        return self._allreduce_group(None, xs, op, out, dtype, prescale, postscale)
+        return self._allreduce_group(KIND, xs, op, out, dtype, prescale, postscale)
 
-    @overload
-    def allreduce_group_start(
-        self,
-        xs: Iterable[Operand],
-        op: str = ...,
-        *,
-        out: Iterable[Output],
-        **options: Unpack[Scaled],
-    ) -> Request[list[Output]]: ...
-    @overload
-    def allreduce_group_start(
-        self,
-        xs: Iterable[NDArray[Scalar]],
-        op: str = ...,
-        *,
-        out: None = ...,
-        **options: Unpack[Scaled],
-    ) -> Request[list[NDArray[Scalar]]]: ...
-    @overload
-    def allreduce_group_start(
-        self, xs: Iterable[Operand], op: str = ..., *, out: None = ..., **options: Unpack[Scaled]
-    ) -> Request[list[Any]]: ...
-    @starts
-    def allreduce_group_start(
-        self, xs, op="sum", *, out=None, dtype=None, prescale=1.0, postscale=1.0
-    ):
-        return self._allreduce_group(Request, xs, op, out, dtype, prescale, postscale)
+    allreduce_group_start = starts(allreduce_group)
 
     @overload
     def reduce_scatter_group(
@@ -164,35 +138,9 @@ class Groups(CommunicatorBase):
         >>> comm.reduce_scatter_group([numpy.ones(4), numpy.arange(4)])  # on rank 3 of 4
         [array([4.]), array([12])]
         """
-        return self._reduce_scatter_group(None, xs, op, out, dtype, prescale, postscale)
+        return self._reduce_scatter_group(KIND, xs, op, out, dtype, prescale, postscale)
 
-    @overload
-    def reduce_scatter_group_start(
-        self,
-        xs: Iterable[Operand],
-        op: str = ...,
-        *,
-        out: Iterable[Output],
-        **options: Unpack[Scaled],
-    ) -> Request[list[Output]]: ...
-    @overload
-    def reduce_scatter_group_start(
-        self,
-        xs: Iterable[NDArray[Scalar]],
-        op: str = ...,
-        *,
-        out: None = ...,
-        **options: Unpack[Scaled],
-    ) -> Request[list[NDArray[Scalar]]]: ...
-    @overload
-    def reduce_scatter_group_start(
-        self, xs: Iterable[Operand], op: str = ..., *, out: None = ..., **options: Unpack[Scaled]
-    ) -> Request[list[Any]]: ...
-    @starts
-    def reduce_scatter_group_start(
-        self, xs, op="sum", *, out=None, dtype=None, prescale=1.0, postscale=1.0
-    ):
-        return self._reduce_scatter_group(Request, xs, op, out, dtype, prescale, postscale)
+    reduce_scatter_group_start = starts(reduce_scatter_group)
 
     @overload
     def allgather_group(
@@ -233,23 +181,9 @@ class Groups(CommunicatorBase):
         >>> comm.allgather_group([comm.rank, 0.5])  # with 2 ranks
         [array([0, 1]), array([0.5, 0.5])]
         """
-        return self._allgather_group(None, xs, out, dtype)
+        return self._allgather_group(KIND, xs, out, dtype)
 
-    @overload
-    def allgather_group_start(
-        self, xs: Iterable[Operand], *, out: Iterable[Output], dtype: str | None = ...
-    ) -> Request[list[Output]]: ...
-    @overload
-    def allgather_group_start(
-        self, xs: Iterable[NDArray[Scalar]], *, out: None = ..., dtype: str | None = ...
-    ) -> Request[list[NDArray[Scalar]]]: ...
-    @overload
-    def allgather_group_start(
-        self, xs: Iterable[Operand], *, out: None = ..., dtype: str | None = ...
-    ) -> Request[list[Any]]: ...
-    @starts
-    def allgather_group_start(self, xs, *, out=None, dtype=None):
-        return self._allgather_group(Request, xs, out, dtype)
+    allgather_group_start = starts(allgather_group)
 
     @overload
     def broadcast_group(
@@ -301,30 +235,6 @@ class Groups(CommunicatorBase):
         --------
         >>> weights = comm.broadcast_group(weights, out=weights)
         """
-        return self._broadcast_group(None, xs, root, out, dtype)
+        return self._broadcast_group(KIND, xs, root, out, dtype)
 
-    @overload
-    def broadcast_group_start(
-        self,
-        xs: Iterable[Operand],
-        root: int = ...,
-        *,
-        out: Iterable[Output],
-        dtype: str | None = ...,
-    ) -> Request[list[Output]]: ...
-    @overload
-    def broadcast_group_start(
-        self,
-        xs: Iterable[NDArray[Scalar]],
-        root: int = ...,
-        *,
-        out: None = ...,
-        dtype: str | None = ...,
-    ) -> Request[list[NDArray[Scalar]]]: ...
-    @overload
-    def broadcast_group_start(
-        self, xs: Iterable[Operand], root: int = ..., *, out: None = ..., dtype: str | None = ...
-    ) -> Request[list[Any]]: ...
-    @starts
-    def broadcast_group_start(self, xs, root=0, *, out=None, dtype=None):
-        return self._broadcast_group(Request, xs, root, out, dtype)
+    broadcast_group_start = starts(broadcast_group)

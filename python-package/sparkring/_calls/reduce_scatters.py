@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, overload
 
 from sparkring._core import CommunicatorBase
-from sparkring._request import Request, starts
+from sparkring._request import KIND, starts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,29 +73,9 @@ class ReduceScatters(CommunicatorBase):
         >>> comm.reduce_scatter(numpy.arange(4))  # on rank 3 of 4
         array([12])
         """
-        return self._reduce_scatter(None, x, op, out, dtype, prescale, postscale)
+        return self._reduce_scatter(KIND, x, op, out, dtype, prescale, postscale)
 
-    @overload
-    def reduce_scatter_start(
-        self, x: Rows, op: str = ..., *, out: Output, **options: Unpack[Scaled]
-    ) -> Request[Output]: ...
-    @overload
-    def reduce_scatter_start(
-        self, x: NDArray[Scalar], op: str = ..., *, out: None = ..., **options: Unpack[Scaled]
-    ) -> Request[NDArray[Scalar]]: ...
-    @overload
-    def reduce_scatter_start(
-        self, x: Array, op: str = ..., *, out: None = ..., **options: Unpack[Scaled]
-    ) -> Request[NDArray[Any]]: ...
-    @overload
-    def reduce_scatter_start(
-        self, x: Library, op: str = ..., *, out: None = ..., **options: Unpack[Scaled]
-    ) -> Request[Library]: ...
-    @starts
-    def reduce_scatter_start(
-        self, x, op="sum", *, out=None, dtype=None, prescale=1.0, postscale=1.0
-    ):
-        return self._reduce_scatter(Request, x, op, out, dtype, prescale, postscale)
+    reduce_scatter_start = starts(reduce_scatter)
 
     @overload
     def reduce_scatterv(
@@ -144,22 +124,6 @@ class ReduceScatters(CommunicatorBase):
         >>> comm.reduce_scatterv(numpy.arange(6), [0, 1, 2, 3])  # on rank 2 of 4
         array([4, 8])
         """
-        return self._reduce_scatterv(None, x, counts, op, dtype, prescale, postscale)
+        return self._reduce_scatterv(KIND, x, counts, op, dtype, prescale, postscale)
 
-    @overload
-    def reduce_scatterv_start(
-        self, x: NDArray[Scalar], counts: Counts, op: str = ..., **options: Unpack[Scaled]
-    ) -> Request[NDArray[Scalar]]: ...
-    @overload
-    def reduce_scatterv_start(
-        self, x: Array, counts: Counts, op: str = ..., **options: Unpack[Scaled]
-    ) -> Request[NDArray[Any]]: ...
-    @overload
-    def reduce_scatterv_start(
-        self, x: Library, counts: Counts, op: str = ..., **options: Unpack[Scaled]
-    ) -> Request[Library]: ...
-    @starts
-    def reduce_scatterv_start(
-        self, x, counts, op="sum", *, dtype=None, prescale=1.0, postscale=1.0
-    ):
-        return self._reduce_scatterv(Request, x, counts, op, dtype, prescale, postscale)
+    reduce_scatterv_start = starts(reduce_scatterv)

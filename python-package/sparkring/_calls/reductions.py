@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, overload
 
 from sparkring._core import CommunicatorBase
-from sparkring._request import Request, starts
+from sparkring._request import KIND, starts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -87,31 +87,9 @@ class Reductions(CommunicatorBase):
         >>> comm.allreduce(numpy.ones(3))  # with 4 ranks
         array([4., 4., 4.])
         """
-        return self._allreduce(None, x, op, out, dtype, prescale, postscale)
+        return self._allreduce(KIND, x, op, out, dtype, prescale, postscale)
 
-    @overload
-    def allreduce_start(
-        self, x: Operand, op: str = ..., *, out: Output, **options: Unpack[Scaled]
-    ) -> Request[Output]: ...
-    @overload
-    def allreduce_start(
-        self, x: NDArray[Scalar], op: str = ..., *, out: None = ..., **options: Unpack[Scaled]
-    ) -> Request[NDArray[Scalar]]: ...
-    @overload
-    def allreduce_start(
-        self, x: Number, op: str = ..., *, out: None = ..., **options: Unpack[Scaled]
-    ) -> Request[Any]: ...
-    @overload
-    def allreduce_start(
-        self, x: Array, op: str = ..., *, out: None = ..., **options: Unpack[Scaled]
-    ) -> Request[NDArray[Any]]: ...
-    @overload
-    def allreduce_start(
-        self, x: Library, op: str = ..., *, out: None = ..., **options: Unpack[Scaled]
-    ) -> Request[Library]: ...
-    @starts
-    def allreduce_start(self, x, op="sum", *, out=None, dtype=None, prescale=1.0, postscale=1.0):
-        return self._allreduce(Request, x, op, out, dtype, prescale, postscale)
+    allreduce_start = starts(allreduce)
 
     @overload
     def reduce(
@@ -191,57 +169,9 @@ class Reductions(CommunicatorBase):
         >>> comm.reduce(numpy.ones(3), root=1)  # on rank 1 of 4
         array([4., 4., 4.])
         """
-        return self._reduce(None, x, op, root, out, dtype, prescale, postscale)
+        return self._reduce(KIND, x, op, root, out, dtype, prescale, postscale)
 
-    @overload
-    def reduce_start(
-        self, x: Operand, op: str = ..., root: int = ..., *, out: Output, **options: Unpack[Scaled]
-    ) -> Request[Output | None]: ...
-    @overload
-    def reduce_start(
-        self,
-        x: NDArray[Scalar],
-        op: str = ...,
-        root: int = ...,
-        *,
-        out: None = ...,
-        **options: Unpack[Scaled],
-    ) -> Request[NDArray[Scalar] | None]: ...
-    @overload
-    def reduce_start(
-        self,
-        x: Number,
-        op: str = ...,
-        root: int = ...,
-        *,
-        out: None = ...,
-        **options: Unpack[Scaled],
-    ) -> Request[Any]: ...
-    @overload
-    def reduce_start(
-        self,
-        x: Array,
-        op: str = ...,
-        root: int = ...,
-        *,
-        out: None = ...,
-        **options: Unpack[Scaled],
-    ) -> Request[NDArray[Any] | None]: ...
-    @overload
-    def reduce_start(
-        self,
-        x: Library,
-        op: str = ...,
-        root: int = ...,
-        *,
-        out: None = ...,
-        **options: Unpack[Scaled],
-    ) -> Request[Library | None]: ...
-    @starts
-    def reduce_start(
-        self, x, op="sum", root=0, *, out=None, dtype=None, prescale=1.0, postscale=1.0
-    ):
-        return self._reduce(Request, x, op, root, out, dtype, prescale, postscale)
+    reduce_start = starts(reduce)
 
     @overload
     def scan(
@@ -292,31 +222,9 @@ class Reductions(CommunicatorBase):
         >>> comm.scan(10)  # on rank 2 of 4
         np.int64(30)
         """
-        return self._scan(None, x, op, out, dtype)
+        return self._scan(KIND, x, op, out, dtype)
 
-    @overload
-    def scan_start(
-        self, x: Operand, op: str = ..., *, out: Output, dtype: str | None = ...
-    ) -> Request[Output]: ...
-    @overload
-    def scan_start(
-        self, x: NDArray[Scalar], op: str = ..., *, out: None = ..., dtype: str | None = ...
-    ) -> Request[NDArray[Scalar]]: ...
-    @overload
-    def scan_start(
-        self, x: Number, op: str = ..., *, out: None = ..., dtype: str | None = ...
-    ) -> Request[Any]: ...
-    @overload
-    def scan_start(
-        self, x: Array, op: str = ..., *, out: None = ..., dtype: str | None = ...
-    ) -> Request[NDArray[Any]]: ...
-    @overload
-    def scan_start(
-        self, x: Library, op: str = ..., *, out: None = ..., dtype: str | None = ...
-    ) -> Request[Library]: ...
-    @starts
-    def scan_start(self, x, op="sum", *, out=None, dtype=None):
-        return self._scan(Request, x, op, out, dtype)
+    scan_start = starts(scan)
 
     @overload
     def exscan(
@@ -371,28 +279,6 @@ class Reductions(CommunicatorBase):
         >>> comm.exscan(len(rows))  # the first row of this rank among all rows
         np.int64(2000)
         """
-        return self._exscan(None, x, op, out, dtype)
+        return self._exscan(KIND, x, op, out, dtype)
 
-    @overload
-    def exscan_start(
-        self, x: Operand, op: str = ..., *, out: Output, dtype: str | None = ...
-    ) -> Request[Output]: ...
-    @overload
-    def exscan_start(
-        self, x: NDArray[Scalar], op: str = ..., *, out: None = ..., dtype: str | None = ...
-    ) -> Request[NDArray[Scalar]]: ...
-    @overload
-    def exscan_start(
-        self, x: Number, op: str = ..., *, out: None = ..., dtype: str | None = ...
-    ) -> Request[Any]: ...
-    @overload
-    def exscan_start(
-        self, x: Array, op: str = ..., *, out: None = ..., dtype: str | None = ...
-    ) -> Request[NDArray[Any]]: ...
-    @overload
-    def exscan_start(
-        self, x: Library, op: str = ..., *, out: None = ..., dtype: str | None = ...
-    ) -> Request[Library]: ...
-    @starts
-    def exscan_start(self, x, op="sum", *, out=None, dtype=None):
-        return self._exscan(Request, x, op, out, dtype)
+    exscan_start = starts(exscan)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sparkring._core import CommunicatorBase
-from sparkring._request import Request, starts
+from sparkring._request import KIND, starts
 
 if TYPE_CHECKING:
     from numpy import int64
@@ -69,31 +69,9 @@ class Scatters(CommunicatorBase):
         --------
         >>> weights = comm.broadcast(weights)  # all ranks start from those of rank 0
         """
-        return self._broadcast(None, x, root, out, dtype)
+        return self._broadcast(KIND, x, root, out, dtype)
 
-    @overload
-    def broadcast_start(
-        self, x: Operand, root: int = ..., *, out: Output, dtype: str | None = ...
-    ) -> Request[Output]: ...
-    @overload
-    def broadcast_start(
-        self, x: NDArray[Scalar], root: int = ..., *, out: None = ..., dtype: str | None = ...
-    ) -> Request[NDArray[Scalar]]: ...
-    @overload
-    def broadcast_start(
-        self, x: Number, root: int = ..., *, out: None = ..., dtype: str | None = ...
-    ) -> Request[Any]: ...
-    @overload
-    def broadcast_start(
-        self, x: Array, root: int = ..., *, out: None = ..., dtype: str | None = ...
-    ) -> Request[NDArray[Any]]: ...
-    @overload
-    def broadcast_start(
-        self, x: Library, root: int = ..., *, out: None = ..., dtype: str | None = ...
-    ) -> Request[Library]: ...
-    @starts
-    def broadcast_start(self, x, root=0, *, out=None, dtype=None):
-        return self._broadcast(Request, x, root, out, dtype)
+    broadcast_start = starts(broadcast)
 
     @overload
     def scatter(
@@ -144,27 +122,9 @@ class Scatters(CommunicatorBase):
         >>> comm.scatter(numpy.arange(8.0))  # on rank 1 of 4
         array([2., 3.])
         """
-        return self._scatter(None, x, root, out, dtype)
+        return self._scatter(KIND, x, root, out, dtype)
 
-    @overload
-    def scatter_start(
-        self, x: Rows, root: int = ..., *, out: Output, dtype: str | None = ...
-    ) -> Request[Output]: ...
-    @overload
-    def scatter_start(
-        self, x: NDArray[Scalar], root: int = ..., *, out: None = ..., dtype: str | None = ...
-    ) -> Request[NDArray[Scalar]]: ...
-    @overload
-    def scatter_start(
-        self, x: Array, root: int = ..., *, out: None = ..., dtype: str | None = ...
-    ) -> Request[NDArray[Any]]: ...
-    @overload
-    def scatter_start(
-        self, x: Library, root: int = ..., *, out: None = ..., dtype: str | None = ...
-    ) -> Request[Library]: ...
-    @starts
-    def scatter_start(self, x, root=0, *, out=None, dtype=None):
-        return self._scatter(Request, x, root, out, dtype)
+    scatter_start = starts(scatter)
 
     @overload
     def scatterv(
@@ -212,23 +172,9 @@ class Scatters(CommunicatorBase):
         >>> comm.scatterv(numpy.arange(6.0), [0, 1, 2, 3])  # on rank 2 of 4
         array([1., 2.])
         """
-        return self._scatterv(None, x, counts, root, dtype)
+        return self._scatterv(KIND, x, counts, root, dtype)
 
-    @overload
-    def scatterv_start(
-        self, x: NDArray[Scalar], counts: Counts, root: int = ..., *, dtype: str | None = ...
-    ) -> Request[NDArray[Scalar]]: ...
-    @overload
-    def scatterv_start(
-        self, x: Array, counts: Counts, root: int = ..., *, dtype: str | None = ...
-    ) -> Request[NDArray[Any]]: ...
-    @overload
-    def scatterv_start(
-        self, x: Library, counts: Counts, root: int = ..., *, dtype: str | None = ...
-    ) -> Request[Library]: ...
-    @starts
-    def scatterv_start(self, x, counts, root=0, *, dtype=None):
-        return self._scatterv(Request, x, counts, root, dtype)
+    scatterv_start = starts(scatterv)
 
     @overload
     def alltoall(self, x: Rows, *, out: Output, dtype: str | None = ...) -> Output: ...
@@ -271,27 +217,9 @@ class Scatters(CommunicatorBase):
         >>> comm.alltoall(10 * comm.rank + numpy.arange(4))  # on rank 2 of 4
         array([ 2, 12, 22, 32])
         """
-        return self._alltoall(None, x, out, dtype)
+        return self._alltoall(KIND, x, out, dtype)
 
-    @overload
-    def alltoall_start(
-        self, x: Rows, *, out: Output, dtype: str | None = ...
-    ) -> Request[Output]: ...
-    @overload
-    def alltoall_start(
-        self, x: NDArray[Scalar], *, out: None = ..., dtype: str | None = ...
-    ) -> Request[NDArray[Scalar]]: ...
-    @overload
-    def alltoall_start(
-        self, x: Array, *, out: None = ..., dtype: str | None = ...
-    ) -> Request[NDArray[Any]]: ...
-    @overload
-    def alltoall_start(
-        self, x: Library, *, out: None = ..., dtype: str | None = ...
-    ) -> Request[Library]: ...
-    @starts
-    def alltoall_start(self, x, *, out=None, dtype=None):
-        return self._alltoall(Request, x, out, dtype)
+    alltoall_start = starts(alltoall)
 
     @overload
     def alltoallv(
@@ -371,52 +299,6 @@ class Scatters(CommunicatorBase):
         >>> words = comm.alltoallv(words, counts)  # every rank gets those that are its own
         >>> words, received = comm.alltoallv(words, counts, return_counts=True)
         """
-        return self._alltoallv(None, x, counts, dtype, return_counts)
+        return self._alltoallv(KIND, x, counts, dtype, return_counts)
 
-    @overload
-    def alltoallv_start(
-        self,
-        x: NDArray[Scalar],
-        counts: Counts,
-        *,
-        dtype: str | None = ...,
-        return_counts: Literal[False] = ...,
-    ) -> Request[NDArray[Scalar]]: ...
-    @overload
-    def alltoallv_start(
-        self,
-        x: NDArray[Scalar],
-        counts: Counts,
-        *,
-        dtype: str | None = ...,
-        return_counts: Literal[True],
-    ) -> Request[tuple[NDArray[Scalar], NDArray[int64]]]: ...
-    @overload
-    def alltoallv_start(
-        self,
-        x: Array,
-        counts: Counts,
-        *,
-        dtype: str | None = ...,
-        return_counts: Literal[False] = ...,
-    ) -> Request[NDArray[Any]]: ...
-    @overload
-    def alltoallv_start(
-        self, x: Array, counts: Counts, *, dtype: str | None = ..., return_counts: Literal[True]
-    ) -> Request[tuple[NDArray[Any], NDArray[int64]]]: ...
-    @overload
-    def alltoallv_start(
-        self,
-        x: Library,
-        counts: Counts,
-        *,
-        dtype: str | None = ...,
-        return_counts: Literal[False] = ...,
-    ) -> Request[Library]: ...
-    @overload
-    def alltoallv_start(
-        self, x: Library, counts: Counts, *, dtype: str | None = ..., return_counts: Literal[True]
-    ) -> Request[tuple[Library, NDArray[int64]]]: ...
-    @starts
-    def alltoallv_start(self, x, counts, *, dtype=None, return_counts=False):
-        return self._alltoallv(Request, x, counts, dtype, return_counts)
+    alltoallv_start = starts(alltoallv)
