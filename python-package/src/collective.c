@@ -76,28 +76,29 @@ static PyObject *reduce_scatter_call(comm_object *self, const arguments_given *g
               o->out.count, o->in.dtype, op);
 }
 
-static PyObject *scan_call(comm_object *self, const arguments_given *given) {
-  static const arguments_form form = {
-      "scan", 4, {ARGUMENTS_X, ARGUMENTS_OP, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
+/* The operands of a scan or an exscan, which take no arrays on GPUs. */
+static operands *open_scan(comm_object *self, const arguments_given *given, const char *method,
+                           ring_op *op) {
+  const arguments_form form = {
+      method, 4, {ARGUMENTS_X, ARGUMENTS_OP, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
   arguments a;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
+  operands *o = open_reduction(self, &a, op, method);
+  return o == NULL || operands_result(o, self, a.out, OPERANDS_SAME) < 0 ? NULL : o;
+}
+
+static PyObject *scan_call(comm_object *self, const arguments_given *given) {
   ring_op op;
-  operands *o = open_reduction(self, &a, &op, form.method);
+  operands *o = open_scan(self, given, "scan", &op);
   if (o == NULL) return NULL;
-  if (operands_result(o, self, a.out, OPERANDS_SAME) < 0) return NULL;
   CALL_RETURN(self, o, given->request, scan, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
               o->in.dtype, op);
 }
 
 static PyObject *exscan_call(comm_object *self, const arguments_given *given) {
-  static const arguments_form form = {
-      "exscan", 4, {ARGUMENTS_X, ARGUMENTS_OP, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
-  arguments a;
-  if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   ring_op op;
-  operands *o = open_reduction(self, &a, &op, form.method);
+  operands *o = open_scan(self, given, "exscan", &op);
   if (o == NULL) return NULL;
-  if (operands_result(o, self, a.out, OPERANDS_SAME) < 0) return NULL;
   CALL_RETURN(self, o, given->request, exscan, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
               o->in.dtype, op);
 }

@@ -9,28 +9,26 @@ static size_t glm_count(SEXP numbers, R_xlen_t length, const char *name) {
   return (size_t)Rf_xlength(numbers);
 }
 
-SEXP glm_eta(SEXP link, SEXP mu) {
-  size_t count = glm_count(mu, -1, "mu");
+typedef void glm_of_link(num_link link, size_t count, const double *x, double *result);
+
+static SEXP glm_apply(glm_of_link *apply, SEXP link, SEXP x, const char *name) {
+  size_t count = glm_count(x, -1, name);
   SEXP result = PROTECT(Rf_allocVector(REALSXP, (R_xlen_t)count));
-  num_link_eta((num_link)Rf_asInteger(link), count, REAL_RO(mu), REAL(result));
+  apply((num_link)Rf_asInteger(link), count, REAL_RO(x), REAL(result));
   UNPROTECT(1);
   return result;
+}
+
+SEXP glm_eta(SEXP link, SEXP mu) {
+  return glm_apply(num_link_eta, link, mu, "mu");
 }
 
 SEXP glm_mean(SEXP link, SEXP eta) {
-  size_t count = glm_count(eta, -1, "eta");
-  SEXP result = PROTECT(Rf_allocVector(REALSXP, (R_xlen_t)count));
-  num_link_mean((num_link)Rf_asInteger(link), count, REAL_RO(eta), REAL(result));
-  UNPROTECT(1);
-  return result;
+  return glm_apply(num_link_mean, link, eta, "eta");
 }
 
 SEXP glm_slope(SEXP link, SEXP eta) {
-  size_t count = glm_count(eta, -1, "eta");
-  SEXP result = PROTECT(Rf_allocVector(REALSXP, (R_xlen_t)count));
-  num_link_slope((num_link)Rf_asInteger(link), count, REAL_RO(eta), REAL(result));
-  UNPROTECT(1);
-  return result;
+  return glm_apply(num_link_slope, link, eta, "eta");
 }
 
 SEXP glm_variance(SEXP family, SEXP mu) {
