@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Launches a program of any language as the ranks of a job on this machine, without Spark and
-# without Python. A supervisor process starts and ends the ranks (src/supervisor.h). This file
-# parses the arguments, and shows the output of the ranks. Python's _launch/launcher.py does the
-# same, with the same texts.
+# without Python. A supervisor process starts and ends the ranks, and parses the command line
+# (src/core/launch). This file checks the arguments of ring_launch(), and shows the output of the
+# ranks.
 
 launcher_poll <- 0.1 # seconds between two checks for an interrupt
-launch_usage <- paste(
-  "usage: sparkring-run -n SIZE [--timeout SECONDS] [--ports FIRST-LAST] [--encryption]",
-  "[--timeline DIR] [--] command ...\n       sparkring-run --version"
-)
 
 #' Launch a program on the ranks of a ring, on this machine
 #'
@@ -79,8 +75,13 @@ ring_launch <- function(command, n, args = character(), timeout = NULL, ports = 
   if (!is.null(timeout)) timeout <- check_seconds(timeout, "timeout")
   if (!is.null(ports)) ports <- paste(check_ports(ports), collapse = "-")
   encryption <- check_flag(encryption, "encryption")
-  settings <- launch_settings(size, timeout, ports, encryption, check_string(timeline, "timeline"))
-  job <- launch_start(command, settings, input = !interactive(), direct = FALSE)
+  timeline <- check_string(timeline, "timeline")
+  environment <- c(
+    R_LIBS = launch_libraries(), SPARKRING_TIMEOUT = timeout, SPARKRING_PORTS = ports,
+    SPARKRING_ENCRYPTION = if (encryption) 1L,
+    SPARKRING_TIMELINE = if (!is.null(timeline)) timeline_absolute(timeline)
+  )
+  job <- launch_start(command, environment, size)
   on.exit(launch_end(job))
   launch_show(job)
   invisible(job$code)
@@ -100,28 +101,11 @@ launch_command <- function(command) {
   c(file.path(R.home("bin"), "Rscript"), path.expand(command))
 }
 
-# The size of the job and the environment of all ranks, with the library paths of this R.
-launch_settings <- function(size, timeout = NULL, ports = NULL, encryption = FALSE,
-                            timeline = NULL) {
-  list(size = size, environment = c(
-    SPARKRING_LAUNCHER = 1L, # so that no rank puts its number before its lines a second time
-    SPARKRING_SIZE = size,
-    SPARKRING_ADDRESSES = paste(rep("127.0.0.1", size), collapse = ","),
-    SPARKRING_TIMEOUT = timeout, SPARKRING_PORTS = ports,
-    SPARKRING_ENCRYPTION = if (encryption) 1L,
-    SPARKRING_TIMELINE = if (!is.null(timeline)) timeline_absolute(timeline),
-    R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep)
-  ))
-}
-
 # ---- The job ------------------------------------------------------------------------------------
 
-launch_start <- function(command, settings, input, direct) {
-  started <- .Call(
-    C_launcher_start, command,
-    paste(names(settings$environment), settings$environment, sep = "="), settings$size,
-    random_hex(32), input, direct
-  )
+launch_start <- function(command, environment, size) {
+  variables <- paste(names(environment), environment, sep = "=")
+  started <- .Call(C_launcher_start, command, variables, size, !interactive())
   list2env(list(
     process = started[[1L]], lifeline = started[[2L]], pipes = started[3:4], code = NULL
   ))
@@ -181,92 +165,8 @@ launch_end <- function(job) {
 
 # The entry point of exec/sparkring-run. Returns the exit code.
 launch_main <- function(arguments) {
-  options <- tryCatch(launch_options(arguments), launch_usage = function(condition) {
-    cat(launch_usage, "\nsparkring-run: error: ", conditionMessage(condition), "\n", sep = "",
-        file = stderr())
-    2L
-  })
-  if (is.numeric(options)) return(options)
-  settings <- do.call(launch_settings, options[names(options) != "command"])
-  job <- launch_start(options$command, settings, input = TRUE, direct = TRUE)
-  .Call(C_launcher_wait, job$process, job$lifeline)
+  Sys.setenv(R_LIBS = launch_libraries())
+  .Call(C_launcher_command_line, c("sparkring-run", arguments))
 }
 
-launch_fail <- function(...) {
-  fields <- list(message = paste0(...), call = NULL)
-  stop(structure(class = c("launch_usage", "error", "condition"), fields))
-}
-
-# Parses the options. Returns a list, or an exit code for options such as --help.
-launch_options <- function(arguments) {
-  options <- list(size = NULL, timeout = NULL, ports = NULL, encryption = FALSE, timeline = NULL)
-  while (length(arguments) > 0L && startsWith(arguments[[1L]], "-")) {
-    given <- launch_value(arguments)
-    switch(
-      given$name,
-      "--" = return(launch_complete(options, arguments[-1L])),
-      "-h" = , "--help" = return(launch_help()),
-      "--version" = return(launch_version()),
-      "-n" = , "--size" = options$size <- launch_size(given$value),
-      "--timeout" = options$timeout <- given$value,
-      "--ports" = options$ports <- given$value,
-      "--encryption" = options$encryption <- TRUE,
-      "--timeline" = options$timeline <- given$value,
-      launch_fail("unrecognized arguments: ", arguments[[1L]])
-    )
-    arguments <- arguments[-seq_len(given$length)]
-  }
-  launch_complete(options, arguments)
-}
-
-# Splits the first argument into name and value: -n 4, -n4, --size 4 or --size=4.
-launch_value <- function(arguments) {
-  first <- arguments[[1L]]
-  if (grepl("^-n.", first)) return(list(name = "-n", value = substring(first, 3L), length = 1L))
-  name <- sub("=.*", "", first)
-  if (!name %in% c("-n", "--size", "--timeout", "--ports", "--timeline")) {
-    return(list(name = first, length = 1L))
-  }
-  if (grepl("=", first, fixed = TRUE)) {
-    return(list(name = name, value = sub("^[^=]*=", "", first), length = 1L))
-  }
-  if (length(arguments) < 2L) launch_fail("argument ", name, ": expected one argument")
-  list(name = name, value = arguments[[2L]], length = 2L)
-}
-
-launch_size <- function(text) {
-  size <- if (grepl("^[0-9]{1,9}$", text)) as.integer(text) else 0L
-  if (size < 1L) launch_fail("argument -n/--size: '", text, "' is not 1 or more")
-  size
-}
-
-launch_complete <- function(options, command) {
-  if (is.null(options$size)) launch_fail("the following arguments are required: -n/--size")
-  if (length(command) == 0L) {
-    launch_fail("the command is missing, as in: sparkring-run -n 4 Rscript train.R")
-  }
-  c(options, list(command = command))
-}
-
-launch_version <- function() {
-  cat("sparkring ", format(utils::packageVersion("sparkring")), "\n", sep = "")
-  0L
-}
-
-launch_help <- function() {
-  cat(
-    launch_usage, "",
-    "Start the ranks of a sparkring job on this machine.", "",
-    "  -n, --size SIZE      number of ranks",
-    "  --timeout SECONDS    time limit of the rendezvous of all ranks",
-    "  --ports FIRST-LAST   ports to listen on",
-    "  --encryption         encrypt what the ranks send through sockets",
-    "  --timeline DIR       directory for the timelines of the ranks",
-    "  --version            print the version of sparkring", "",
-    "Each line of output begins with the rank, as in '[2] epoch 1'. When a rank fails, the other",
-    "ranks are ended, and the exit code is that of the failed rank (128 + number for a signal).",
-    "Rank 0 has the standard input. Signals are passed on to all ranks.",
-    sep = "\n"
-  )
-  0L
-}
+launch_libraries <- function() paste(.libPaths(), collapse = .Platform$path.sep)

@@ -13,7 +13,8 @@ program_start <- function(pmi, command, environment, wd, write) {
   program <- list2env(list(
     guardian = started[[1L]], control = started[[2L]], pipes = started[3:4],
     pid = NA_integer_, # of the program, once it has started
-    ended = FALSE, started = TRUE, failure = NULL, last = character(), unwritable = FALSE
+    ended = FALSE, started = TRUE, in_directory = TRUE, failure = NULL, last = character(),
+    unwritable = FALSE
   ))
   program$readers <- lapply(1:2, function(target) {
     program_reader(function(lines) {
@@ -60,7 +61,8 @@ program_receive <- function(program) {
   event <- .Call(C_program_event, program$control)
   if (is.null(event)) return()
   program$ended <- event$kind != "started"
-  program$started <- event$kind != "failed"
+  program$started <- !event$kind %in% c("failed", "no directory")
+  program$in_directory <- event$kind != "no directory"
   if (!program$ended) program$pid <- event$value
   if (event$kind == "lost") {
     program$failure <- "was ended, because its guardian was killed"

@@ -234,7 +234,7 @@ mpi_watch <- function(pmi, command, env, wd, write) {
 # Describes how the program has failed, with its last lines; NULL: it has not.
 mpi_failure <- function(pmi, program, wd) {
   if (!program$started) {
-    where <- if (!is.null(wd)) paste(" in", sQuote(wd, FALSE))
+    where <- if (!program$in_directory) paste(" in", sQuote(wd, FALSE))
     return(paste0("cannot be started", where, ": ", program$failure))
   }
   last <- mpi_last_state(pmi)

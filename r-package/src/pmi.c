@@ -11,7 +11,6 @@
 
 #include "comm.h"
 #include "error.h"
-#include "guardian.h"
 #include "interrupt.h"
 
 static SEXP pmi_tag(void) {
@@ -81,12 +80,7 @@ SEXP pmi_environment(SEXP pmi) {
   R_xlen_t count = 0;
   while (entries[count]) count++;
   SEXP strings = PROTECT(Rf_allocVector(STRSXP, count));
-  for (R_xlen_t i = 0; i < count; i++) {
-    char fd[32];
-    snprintf(fd, sizeof fd, "PMI_FD=%d", GUARDIAN_PMI);
-    bool is_fd = strncmp(entries[i], "PMI_FD=", 7) == 0;
-    SET_STRING_ELT(strings, i, Rf_mkChar(is_fd ? fd : entries[i]));
-  }
+  for (R_xlen_t i = 0; i < count; i++) SET_STRING_ELT(strings, i, Rf_mkChar(entries[i]));
   UNPROTECT(1);
   return strings;
 }

@@ -13,12 +13,12 @@
 #include <unistd.h>
 
 #include "error.h"
-#include "guardian.h"
+#include "launch/guardian.h"
+#include "launch/process_end.h"
 #include "pmi.h"
-#include "process_tree.h"
 
-#define GRACE_MS                                                                                   \
-  2000 /* for the guardian to end the descendants; it may be stopped, as by a debugger */
+/* For the guardian to end the descendants. It may be stopped, as by a debugger. */
+#define GRACE_MS 5000
 
 enum { CONTROL, OUTPUT, ERRORS, PIPES };
 
@@ -58,7 +58,7 @@ static int program_make_pipes(int pipes[][2]) {
 }
 
 /* Forks the guardian. A fork replaces the server's own descriptor, so the job has a copy. */
-static pid_t program_fork(guardian_job *job, int pipes[][2]) {
+static pid_t program_fork(ring_guardian_job *job, int pipes[][2]) {
   sigset_t all;
   sigfillset(&all);
   sigprocmask(SIG_BLOCK, &all, &job->mask);
@@ -67,7 +67,8 @@ static pid_t program_fork(guardian_job *job, int pipes[][2]) {
   if (process == 0) {
     job->control = pipes[CONTROL][1];
     for (int i = 0; i < 2; i++) job->outputs[i] = pipes[OUTPUT + i][1];
-    guard(job);
+    ring_guard(job);
+    for (;;) raise(SIGKILL); /* an R package must not call _exit() */
   }
   sigprocmask(SIG_SETMASK, &job->mask, NULL);
   errno = code;
@@ -77,10 +78,10 @@ static pid_t program_fork(guardian_job *job, int pipes[][2]) {
 SEXP program_start(SEXP pmi, SEXP command, SEXP environment, SEXP directory) {
   ring_pmi *server = pmi_of(pmi);
   int pipes[PIPES][2];
-  guardian_job job = {
+  ring_guardian_job job = {
       .rank = getpid(),
       .command = program_strings(command),
-      .environment = program_strings(environment),
+      .variables = program_strings(environment),
       .directory = directory == R_NilValue ? NULL : Rf_translateChar(STRING_ELT(directory, 0))};
   SEXP result =
       PROTECT(Rf_allocVector(INTSXP, 1 + PIPES)); /* which may fail, with nothing open yet */
@@ -105,16 +106,16 @@ SEXP program_start(SEXP pmi, SEXP command, SEXP environment, SEXP directory) {
 }
 
 /* How a program has failed, or NULL. */
-static const char *program_failure(guardian_event event, char *text, size_t capacity) {
-  if (event.kind == GUARDIAN_FAILED) return strerror(event.value);
-  if (event.kind == GUARDIAN_STARTED || event.value == 0) return NULL;
-  return process_tree_describe(event.value, text, capacity);
+static const char *program_failure(ring_guardian_event event, char *text, size_t capacity) {
+  if (event.kind == RING_GUARDIAN_STARTED || event.value == 0) return NULL;
+  if (event.kind != RING_GUARDIAN_ENDED) return strerror(event.value);
+  return ring_process_end_describe(event.value, text, capacity);
 }
 
 SEXP program_event(SEXP control) {
-  static const char *const kinds[] = {"started", "ended", "failed"};
+  static const char *const kinds[] = {"started", "ended", "failed", "no directory"};
   const char *names[] = {"kind", "value", "text", ""};
-  guardian_event event = {0};
+  ring_guardian_event event = {0};
   char text[128];
   ssize_t got = read(Rf_asInteger(control), &event, sizeof event);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return R_NilValue;

@@ -15,8 +15,8 @@
 SEXP program_start(SEXP pmi, SEXP command, SEXP environment, SEXP directory);
 
 /* The next event of the program; NULL: there is none yet. A list: `kind`, "started", "ended",
- * "failed" (it could not be started) or "lost" (the guardian was killed); `value`, the process id of
- * a program that has started; and `text`, how it has failed, or NULL. */
+ * "failed" (it could not be started), "no directory" or "lost" (the guardian was killed); `value`,
+ * the process id of a program that has started; and `text`, how it has failed, or NULL. */
 SEXP program_event(SEXP control);
 
 /* Ends the program and all its descendants, and waits until they have ended. */

@@ -120,9 +120,6 @@ test_that("the command line says what is wrong with it", {
     refused("--size=2"),
     "the command is missing, as in: sparkring-run -n 4 Rscript train.R"
   )
-  parse <- function(...) launch_options(c(...))
-  expect_identical(parse("-n4", "--ports=1-2", "--", "-x")[c("size", "ports", "command")],
-                   list(size = 4L, ports = "1-2", command = "-x"))
   version <- run_launcher("--version")
   expect_identical(version$out, paste("sparkring", packageVersion("sparkring")))
   expect_error(ring_launch("absent.R", 2), class = "ring_error_invalid", "does not exist")
