@@ -12,8 +12,9 @@ into the module instead, and OPENSSL_LIBS="-L/opt/ssl/lib -lssl -lcrypto" names 
 wheel's SBOM (PEP 770) names the OpenSSL that it was built with, and what the toolchain adds to the
 module, as SPARKRING_TOOLCHAIN="glibc@2.17:LGPL-2.1-or-later" lists it.
 
-Where pkg-config finds PMIx, the package also has the executable sparkring-pmix, which the core
-starts to serve programs of Open MPI. SPARKRING_PMIX=0 leaves it out.
+The package has the executable sparkring-launch, which sparkring-run becomes and mpi_run starts.
+Where pkg-config finds PMIx, it also has the executable sparkring-pmix, which the core starts to
+serve programs of Open MPI. SPARKRING_PMIX=0 leaves it out.
 """
 
 import json
@@ -116,11 +117,25 @@ PROBES = [  # how to compile what, and the error if that fails
 ]
 
 
+LAUNCH = "sparkring.sparkring-launch"
 PMIX = "sparkring.sparkring-pmix"
+EXECUTABLES = (LAUNCH, PMIX)  # which are no Python modules
+
+
+def launch() -> Extension:
+    """Return the executable that starts ranks and programs."""
+    return Extension(
+        LAUNCH,
+        sources=["core/launch.c", "core/launch/main.c"],
+        depends=["core/sparkring.h", *glob("core/launch/*.[ch]")],
+        include_dirs=["core"],
+        define_macros=[("_GNU_SOURCE", None), ("RING_API", "")],
+        extra_compile_args=["-std=c11"],
+    )
 
 
 def pmix() -> "list[Extension]":
-    """Return the executable that serves PMIx, which is no Python module; none without PMIx."""
+    """Return the executable that serves PMIx; none without PMIx."""
     flags, libraries = (
         ask_pkg_config("--cflags", "pmix >= 4"),
         ask_pkg_config("--libs", "pmix >= 4"),
@@ -141,7 +156,7 @@ def pmix() -> "list[Extension]":
 
 
 class BuildExt(build_ext):
-    """Says what is missing before it builds, and links an executable as one."""
+    """Says what is missing before it builds, and links executables as such."""
 
     openssl = ""  # version, once it is known
 
@@ -172,7 +187,7 @@ class BuildExt(build_ext):
 
     def get_ext_filename(self, fullname: str) -> str:
         """Return the path of what is built."""
-        if fullname in (PMIX, PMIX.split(".")[-1]):
+        if any(name in (fullname, f"sparkring.{fullname}") for name in EXECUTABLES):
             return os.path.join(*fullname.split("."))
         return super().get_ext_filename(fullname)
 
@@ -194,7 +209,7 @@ class BuildExt(build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         """Build the module, or the executable."""
-        if ext.name == PMIX:
+        if ext.name in EXECUTABLES:
             return self.build_executable(ext)
         return super().build_extension(ext)
 
@@ -295,6 +310,7 @@ setup(
             ],
             py_limited_api=LIMITED_API,
         ),
+        launch(),
         *pmix(),
     ],
     cmdclass={"build_ext": BuildExt, "bdist_wheel": BdistWheel},

@@ -26,22 +26,10 @@ def lines(output):
     return sorted(output.decode().splitlines())
 
 
-def patched(patch, *command):
-    """Run the launcher with its code changed before."""
-    code = "import os, signal, subprocess, sys, sparkring._launch.launcher as l\n"
-    code += f"{patch}\nsys.exit(l.main())"
-    return subprocess.run(
-        [sys.executable, "-c", code, "-n", "2", *command],
-        timeout=DEADLINE,
-        capture_output=True,
-        check=False,
-    )
-
-
 class Job:
     """A job whose ranks, and what they start, hold a fifo open until they die."""
 
-    def __init__(self, folder, size, code, *prefix, launcher=LAUNCHER):
+    def __init__(self, folder, size, code, *prefix, stdout=subprocess.PIPE):
         fifo = str(folder / "fifo")
         os.mkfifo(fifo)
         reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
@@ -49,8 +37,8 @@ class Job:
         self.fifo = os.fdopen(reader, "rb")
         hold = f"import os; os.open({fifo!r}, os.O_WRONLY)\n"
         self.process = subprocess.Popen(
-            [*launcher, "-n", str(size), *prefix, sys.executable, "-c", hold + code],
-            stdout=subprocess.PIPE,
+            [*LAUNCHER, "-n", str(size), *prefix, sys.executable, "-c", hold + code],
+            stdout=stdout,
             stderr=subprocess.PIPE,
         )
 

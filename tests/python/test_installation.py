@@ -9,9 +9,9 @@ import sys
 from importlib import metadata
 
 import numpy
+import pytest
 import sparkring
 from sparkring import _installation as installation
-from sparkring._launch import launcher
 
 
 def fail(comm):
@@ -41,10 +41,8 @@ def test_ranks_that_fail(monkeypatch, capsys):
     assert "self-test    FAILED: ArithmeticError: out of paper\nrank " in shown
 
 
-def test_version(capsys):
-    for main in (installation.main, launcher.main):
-        try:
-            main(["--version"])
-        except SystemExit as end:
-            assert end.code == 0
-        assert capsys.readouterr().out == f"sparkring {sparkring.__version__}\n"
+@pytest.mark.parametrize("module", ["sparkring", "sparkring._launch.launcher"])
+def test_version(module):
+    command = [sys.executable, "-m", module, "--version"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert shown == f"sparkring {sparkring.__version__}\n"

@@ -11,7 +11,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from launcher_jobs import ON_LINUX, WAIT, lines, patched, python
+from launcher_jobs import ON_LINUX, lines, python
 from ranks import DEADLINE, LAUNCHER, launch
 
 pytestmark = pytest.mark.quick
@@ -213,41 +213,25 @@ def test_command_not_found(tmp_path):
     assert b"Permission denied" in job.stderr
 
 
+def limited(limit, size, *command):
+    """Run a job under a limit of the shell."""
+    return subprocess.run(
+        ["sh", "-c", f'ulimit {limit}; exec "$@"', "sh", *LAUNCHER, "-n", str(size), *command],
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},  # those files may not grow, either
+        timeout=DEADLINE,
+        capture_output=True,
+        check=False,
+    )
+
+
 def test_no_place_for_the_token():
-    job = patched("def full(_): raise OSError(28, 'No space')\nl.nameless_file = full", "true")
+    job = limited("-f 0", 2, "true")
     assert job.returncode == 1
-    assert job.stderr == b"sparkring-run: cannot run the job: [Errno 28] No space\n"
+    assert job.stderr == b"sparkring-run: cannot run the job: File too large\n"
 
 
-def test_a_defect_is_reported_and_ends_the_ranks(tmp_path):
-    patch = """
-from sparkring._launch.supervisor import Supervisor
-def reap(self): raise KeyError('lost')
-Supervisor.reap = reap"""
-    job = patched(patch, sys.executable, "-c", WAIT)
-    assert job.returncode == 1
-    for text in (b"this is a defect of sparkring", b"Traceback", b"KeyError: 'lost'"):
-        assert text in job.stderr
-
-
-def test_a_rank_that_cannot_be_prepared():
-    patch = """
-def setpgid(*_): raise PermissionError
-os.setpgid = setpgid"""
-    job = patched(patch, "true")
+def test_too_few_descriptors():
+    """The ranks that have started end."""
+    job = limited("-n 30", 40, "sleep", "60")
     assert job.returncode == 126
-    assert job.stderr == b"sparkring-run: cannot run 'true': Exception occurred in preexec_fn.\n"
-
-
-def test_a_signal_as_the_job_ends():
-    """There is nobody to pass it on to, and the exit code is that of the job."""
-    patch = """
-launcher, wait = os.getpid(), os.waitpid
-def waitpid(*given):
-    result = wait(*given)
-    if os.getpid() == launcher and result[0] > 0:
-        os.kill(launcher, signal.SIGTERM)
-    return result
-os.waitpid = waitpid"""
-    job = patched(patch, "sh", "-c", "exit 5")
-    assert job.returncode == 5, job.stderr
+    assert job.stderr == b"sparkring-run: cannot run 'sleep': Too many open files\n"

@@ -8,14 +8,12 @@ import fcntl
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import termios
 import time
 from pathlib import Path
 
 import pytest
-from launcher_jobs import ON_LINUX, WAIT, Job, lines, patched, python, read_to_the_end
+from launcher_jobs import ON_LINUX, WAIT, Job, python, read_to_the_end
 from ranks import DEADLINE
 
 
@@ -41,35 +39,6 @@ signal.pause()
     job = python(2, code)
     assert job.returncode == 128 + signal.SIGKILL
     assert job.stderr == b"sparkring-run: rank 1 was killed by SIGKILL; ending the others\n"
-
-
-def test_a_rank_that_will_not_end(tmp_path):
-    code = """
-import os, signal, sys
-if os.environ["SPARKRING_RANK"] == "1":
-    open(sys.argv[1]).close()  # opens when rank 0 does
-    sys.exit(3)
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-open(sys.argv[1], "w").close()
-while True:
-    signal.pause()
-"""
-    impatient = """
-import sys
-from sparkring._launch import launcher
-from sparkring._launch import supervisor
-supervisor.GRACE = 0.1
-sys.exit(launcher.main())"""
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    job = subprocess.run(
-        [sys.executable, "-c", impatient, "-n", "2", sys.executable, "-c", code, fifo],
-        timeout=DEADLINE,
-        capture_output=True,
-        check=False,
-    )
-    assert job.returncode == 3
-    assert b"rank 1 failed with exit code 3" in job.stderr
 
 
 # A child, its child, and one that has left the process group and the session, as daemons do.
@@ -143,32 +112,6 @@ def test_descendants_do_not_survive_the_launcher(number, tmp_path):
     assert job.end() == (128 + number if number == signal.SIGTERM else -number)
 
 
-# So long as on a machine with very many processes; the supervisor's clock ticks meanwhile.
-SLOW_TO_LIST = """
-import sys, time
-from sparkring._launch import launcher
-from sparkring._launch import process_tree
-
-list_children = process_tree.children
-
-def children():
-    time.sleep(0.6)
-    return list_children()
-
-process_tree.children = children
-sys.exit(launcher.main())
-"""
-
-
-@ON_LINUX
-def test_children_that_take_long_to_list(tmp_path):
-    launcher = [sys.executable, "-c", SLOW_TO_LIST]
-    job = Job(tmp_path, 2, FAMILY + "signal.pause()", launcher=launcher)
-    job.wait_until_ready(6)
-    job.process.kill()
-    assert job.end() == -signal.SIGKILL
-
-
 @ON_LINUX
 def test_descendants_do_not_survive_the_supervisor(tmp_path):
     job = Job(tmp_path, 2, FAMILY + "signal.pause()")
@@ -187,63 +130,6 @@ def test_the_launcher_dies_while_nobody_reads(tmp_path):
     assert job.end() == -signal.SIGKILL
 
 
-# A signal may come when Python has looked for one and is about to wait in the system call. So it
-# does here each time: map calls the partials without a look in between.
-JUST_BEFORE_THE_WAIT = """
-import ctypes, functools
-launcher, wait = os.getpid(), os.waitpid
-
-def after_a_signal(*given):
-    if os.getpid() != launcher:
-        return wait(*given)
-    os.waitpid = wait
-    steps = [
-        functools.partial(ctypes.CDLL(None).kill, launcher, signal.SIGTERM),
-        functools.partial(wait, *given),
-    ]
-    return list(map(functools.partial.__call__, steps))[-1]
-
-os.waitpid = after_a_signal"""
-
-
-JUST_BEFORE_A_WRITE = """
-import ctypes, functools, os, signal, sys
-from sparkring._launch import launcher
-
-libc, write = ctypes.CDLL(None), os.write
-alarm = (ctypes.c_ulong * 16)(1 << signal.SIGALRM - 1)
-others = (ctypes.c_ulong * 16)(~alarm[0])
-
-def after_a_signal(target, text):
-    os.write = write
-    write(2, b"ready\\n")
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
-    steps = [
-        functools.partial(libc.sigsuspend, others),
-        functools.partial(libc.pthread_sigmask, signal.SIG_UNBLOCK, alarm, None),
-        functools.partial(write, target, text),
-    ]
-    return list(map(functools.partial.__call__, steps))[-1]
-
-os.write = after_a_signal
-sys.exit(launcher.main())
-"""
-
-
-def test_a_signal_just_before_the_launcher_waits():
-    job = patched(JUST_BEFORE_THE_WAIT, sys.executable, "-c", WAIT)
-    assert job.returncode == 128 + signal.SIGTERM
-
-
-@ON_LINUX
-def test_the_launcher_dies_just_before_a_write(tmp_path):
-    code = "while True: print('x' * 100000)"
-    job = Job(tmp_path, 1, code, launcher=[sys.executable, "-c", JUST_BEFORE_A_WRITE])
-    assert job.process.stderr.readline() == b"ready\n"
-    job.process.kill()
-    assert job.end() == -signal.SIGKILL
-
-
 FLOOD = """
 import os, signal
 signal.signal(signal.SIGTERM, lambda *_: os._exit(9))
@@ -253,14 +139,14 @@ while True:
 """
 
 
-def wait_until_stuck(job):
-    """Wait until the pipe that nobody reads is full: it takes no more for a while."""
+def wait_until_stuck(output, least=1 << 15):
+    """Wait until an output that nobody reads is full: it takes no more for a while."""
     held, before = 0, -1
     deadline = time.monotonic() + DEADLINE
-    while (held < 1 << 15 or held != before) and time.monotonic() < deadline:
+    while (held < least or held != before) and time.monotonic() < deadline:
         time.sleep(0.2)
         before = held
-        (held,) = array.array("i", fcntl.ioctl(job.process.stdout, termios.FIONREAD, bytes(4)))
+        (held,) = array.array("i", fcntl.ioctl(output, termios.FIONREAD, bytes(4)))
     assert held == before
 
 
@@ -269,11 +155,26 @@ def test_a_signal_while_nobody_reads(tmp_path):
     """The ranks end, and the job with them, with their exit code."""
     job = Job(tmp_path, 2, FLOOD)
     job.wait_until_ready(2)
-    wait_until_stuck(job)
+    wait_until_stuck(job.process.stdout)
     job.process.terminate()
     assert job.process.wait(DEADLINE) == 9
     assert b"failed with exit code 9" in job.process.stderr.peek()
     job.end()
+
+
+@ON_LINUX
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_while_a_terminal_is_full(number, tmp_path):
+    """The ranks end, and the job with them, although the output takes nothing."""
+    terminal, other = os.openpty()
+    job = Job(tmp_path, 2, FLOOD, stdout=other)
+    os.close(other)
+    wait_until_stuck(terminal, least=1 << 11)
+    job.process.send_signal(number)
+    assert job.process.wait(DEADLINE) == (9 if number == signal.SIGTERM else -number)
+    read_to_the_end(job.fifo)
+    read_to_the_end(job.process.stderr)
+    os.close(terminal)
 
 
 @ON_LINUX
@@ -288,7 +189,7 @@ if os.environ["SPARKRING_RANK"] == "1":
     os._exit(7)
 """
     job = Job(tmp_path, 2, code + FLOOD)
-    wait_until_stuck(job)
+    wait_until_stuck(job.process.stdout)
     go.touch()
     read_to_the_end(job.fifo)
     assert job.process.poll() is None
@@ -310,22 +211,3 @@ def test_ranks_behind_a_shell(shell, tmp_path):
     job.wait_until_ready(2)
     job.process.kill()
     assert job.end() == -signal.SIGKILL
-
-
-def test_what_ends_by_itself_is_waited_for():
-    patient = """
-import sys
-from sparkring._launch import launcher
-from sparkring._launch import supervisor
-supervisor.LINGER = 20
-sys.exit(launcher.main())"""
-    late = ["sh", "-c", "(read line <&3; echo late) 3<&0 & exec echo early"]
-    job = subprocess.run(
-        [sys.executable, "-c", patient, "-n", "1", *late],
-        timeout=DEADLINE,
-        input=b"go\n",
-        capture_output=True,
-        check=False,
-    )
-    assert job.returncode == 0
-    assert lines(job.stdout) == ["[0] early", "[0] late"]

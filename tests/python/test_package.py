@@ -85,6 +85,7 @@ def test_wheel(wheel):
     assert {name for name in wanted if not name.endswith(".pyc")} <= set(names)
     assert sum(name.endswith(".so") for name in names) == 2
     assert not [name for name in names if name.endswith((".c", ".h"))]
+    assert "sparkring/sparkring-launch" in names
     pmix = shutil.which("pkg-config") and not subprocess.call(["pkg-config", "pmix >= 4"])
     assert ("sparkring/sparkring-pmix" in names) == bool(pmix)
 

@@ -2,9 +2,10 @@
 """A process that has imported what ranks import, and forks the jobs of tests.
 
 A rank that imports NumPy takes 0.3 s of a processor before it does anything, and 3 s with PyTorch.
-The zygote imports these modules once. It forks the launcher of each job, and the launcher's
-supervisor forks ranks where it would otherwise start programs. All else is as with sparkring-run:
-each rank is a process with the environment, the signals and the output that it has there.
+The zygote imports these modules once. It forks the launcher of each job, with the launcher's own
+sources as a library (forked_ranks.c): its supervisor forks ranks where it would otherwise start
+programs. All else is as with sparkring-run: each rank is a process with the environment, the
+signals and the output that it has there.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
-import gc
+import functools
 import importlib
+import itertools
 import os
 import pickle
 import select
@@ -21,9 +23,11 @@ import signal
 import socket
 import subprocess
 import sys
-import types
+import tempfile
 from pathlib import Path
-from typing import Any, Callable, NoReturn
+from typing import Any, NoReturn
+
+HERE = Path(__file__).parent
 
 CONTROL_BYTES = 4096
 NUMBER_BYTES = 4  # of a process or an exit code
@@ -37,7 +41,7 @@ class Zygote:
     def __init__(self, modules: tuple[str, ...]) -> None:
         self.control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with other:
-            command = [sys.executable, __file__, str(other.fileno()), *modules]
+            command = [sys.executable, __file__, library(), str(other.fileno()), *modules]
             self.process = subprocess.Popen(command, pass_fds=[other.fileno()])
 
     def launch(self, size: int, folder: Path, deadline: float) -> tuple[int, str]:
@@ -69,6 +73,19 @@ class Zygote:
         self.process.wait()
 
 
+@functools.cache
+def library() -> str:
+    """Compile the launcher; return the path, which is removed with this process."""
+    folder = tempfile.TemporaryDirectory()
+    atexit.register(folder.cleanup)
+    path = os.path.join(folder.name, "forked_ranks.so")
+    core = f"-I{HERE.parents[1] / 'core'}"
+    options = ["-std=c11", "-D_GNU_SOURCE", "-DRING_API=", core, "-shared", "-fPIC", "-o", path]
+    compiler = os.environ.get("CC", "cc")
+    subprocess.run([compiler, *options, str(HERE / "forked_ranks.c")], check=True)
+    return path
+
+
 zygotes: dict[Any, Zygote] = {}
 
 
@@ -85,7 +102,7 @@ def zygote_of(modules: tuple[str, ...]) -> Zygote:
 # ---- In the zygote
 
 
-def serve(control: socket.socket, modules: list[str]) -> None:
+def serve(launcher: ctypes.PyDLL, control: socket.socket, modules: list[str]) -> None:
     """Fork jobs until the process of the tests ends."""
     for module in modules:
         importlib.import_module(module)
@@ -98,15 +115,13 @@ def serve(control: socket.socket, modules: list[str]) -> None:
             return
         if os.fork() == 0:
             control.close()
-            start_job(Path(os.fsdecode(folder)), *files)
+            start_job(launcher, Path(os.fsdecode(folder)), *files)
         for file in files:
             os.close(file)
 
 
-def start_job(folder: Path, output: int, ended: int) -> NoReturn:
+def start_job(launcher: ctypes.PyDLL, folder: Path, output: int, ended: int) -> NoReturn:
     """Be the launcher of a job."""
-    from sparkring._launch import launcher, supervisor
-
     os.write(ended, os.getpid().to_bytes(NUMBER_BYTES, sys.byteorder))
     size, environment, directory = pickle.loads((folder / "job").read_bytes())
     set_environment(environment)
@@ -114,9 +129,11 @@ def start_job(folder: Path, output: int, ended: int) -> NoReturn:
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.close(output)
-    supervisor.subprocess = types.SimpleNamespace(**vars(subprocess))
-    supervisor.subprocess.Popen = lambda command, **options: ForkedRank(folder, **options)
-    code = launcher.main(["-n", str(size), "rank"])
+    main = ctypes.PYFUNCTYPE(None)(functools.partial(be_rank, folder))
+    pointer = ctypes.c_void_p.in_dll(launcher, "forked_ranks_main")
+    pointer.value = ctypes.cast(main, ctypes.c_void_p).value
+    words = [b"sparkring-run", b"-n", str(size).encode(), b"rank"]
+    code = launcher.forked_ranks_launch(4, (ctypes.c_char_p * 5)(*words))
     os.write(ended, code.to_bytes(NUMBER_BYTES, sys.byteorder))
     os._exit(0)
 
@@ -126,38 +143,26 @@ def set_environment(environment: dict[str, str]) -> None:
     os.environ.update(environment)
 
 
-class ForkedRank(subprocess.Popen):
-    """A rank that starts where a program would be executed."""
+def be_rank(folder: Path) -> NoReturn:
+    """Be a rank, in place of a program that is executed."""
+    try:
+        entries = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
+        pairs = [os.fsdecode(entry).split("=", 1) for entry in itertools.takewhile(bool, entries)]
+        set_environment(dict(pairs))
+        reset_process()
+        import ranks
 
-    def __init__(
-        self, folder: Path, env: dict[str, str], preexec_fn: Callable[[], None], **options: Any
-    ) -> None:
-        def be_rank() -> NoReturn:
-            try:
-                preexec_fn()
-                os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # as exec does
-                set_environment(env)
-                reset_process()
-                import ranks
-
-                ranks.main(folder)
-                end_process()
-            finally:
-                os._exit(1)
-
-        super().__init__(["rank"], preexec_fn=be_rank, **options)
+        ranks.main(folder)
+        end_process()
+    finally:
+        os._exit(1)
 
 
 def reset_process() -> None:
-    """Undo what exec and the start of Python undo: handlers of signals, and buffers of output."""
-    signal.set_wakeup_fd(-1)
-    for number in signal.valid_signals():
-        if callable(signal.getsignal(number)):
-            signal.signal(number, signal.SIG_DFL)
+    """Do what the start of Python does: handlers of signals, and buffers of output."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_IGN)
-    gc.enable()  # subprocess disables it before preexec_fn
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(write_through=True)
     if "numpy" in sys.modules:
@@ -171,4 +176,4 @@ def end_process() -> NoReturn:
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:])
+    serve(ctypes.PyDLL(sys.argv[1]), socket.socket(fileno=int(sys.argv[2])), sys.argv[3:])

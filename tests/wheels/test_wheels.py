@@ -54,6 +54,12 @@ def library(wheel, tmp_path_factory):
         return Path(archive.extract("sparkring/_core.abi3.so", tmp_path_factory.mktemp("wheel")))
 
 
+@pytest.fixture(scope="module", params=["_core.abi3.so", "sparkring-launch"])
+def binary(request, wheel, tmp_path_factory):
+    with zipfile.ZipFile(wheel) as archive:
+        return Path(archive.extract(f"sparkring/{request.param}", tmp_path_factory.mktemp("wheel")))
+
+
 @pytest.fixture(scope="module", params=PYTHONS)
 def installed(request, tmp_path_factory):
     """Install the wheel of this machine, and what it asks for, with a Python; give its programs."""
@@ -87,15 +93,15 @@ def test_licences(wheel):
     assert {"LICENSE", "LICENSE.OpenSSL", "LICENSE.zig", "LICENSE.glibc"} <= names
 
 
-def test_needs_the_c_library_alone(library):
-    needed = re.findall(r"\(NEEDED\).*\[(.+)\]", shell("readelf", "--dynamic", "--wide", library))
+def test_needs_the_c_library_alone(binary):
+    needed = re.findall(r"\(NEEDED\).*\[(.+)\]", shell("readelf", "--dynamic", "--wide", binary))
     assert needed
     assert [name for name in needed if not SYSTEM.fullmatch(name)] == []
 
 
-def test_needs_no_newer_c_library(library):
+def test_needs_no_newer_c_library(binary):
     versions = re.findall(
-        r"GLIBC_(\d+)\.(\d+)", shell("readelf", "--version-info", "--wide", library)
+        r"GLIBC_(\d+)\.(\d+)", shell("readelf", "--version-info", "--wide", binary)
     )
     assert versions
     assert max((int(major), int(minor)) for major, minor in versions) <= GLIBC
@@ -110,16 +116,16 @@ def test_exports_one_symbol(library):
     assert defined == ["PyInit__core"]
 
 
-def test_is_stripped(library):
-    sections = shell("readelf", "--sections", "--wide", library)
+def test_is_stripped(binary):
+    sections = shell("readelf", "--sections", "--wide", binary)
     assert ".dynsym" in sections
     assert ".symtab" not in sections
     assert ".debug_" not in sections
-    assert library.stat().st_size < 4 << 20
+    assert binary.stat().st_size < 4 << 20
 
 
-def test_tells_nothing_of_where_it_was_made(library):
-    data = library.read_bytes()
+def test_tells_nothing_of_where_it_was_made(binary):
+    data = binary.read_bytes()
     for path in (str(ROOT), ".venv", "../../", "/openssl/ssl/"):
         assert path.encode() not in data
 

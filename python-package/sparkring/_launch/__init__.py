@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``sparkring-run``: the launcher, its supervisor, and their common modules."""
+"""``sparkring-run``, and what starts processes: the executable ``sparkring-launch``."""

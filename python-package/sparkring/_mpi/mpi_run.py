@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from sparkring import _run_state
 from sparkring._core import PmiHandle
-from sparkring._launch.line_output import write_all
-from sparkring._launch.process_tree import describe
+from sparkring._launch.child_process import describe
 from sparkring._mpi.arguments import (
     check_command,
     check_directory,
@@ -24,6 +23,7 @@ from sparkring._mpi.arguments import (
     check_variables,
     shorten,
 )
+from sparkring._mpi.lines import write_all
 from sparkring._mpi.program import Program
 from sparkring._mpi.server import abort, aborting, check, served
 

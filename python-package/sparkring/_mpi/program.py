@@ -10,14 +10,14 @@ import os
 import selectors
 import signal
 import socket
+import struct
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 
-from sparkring._launch import guardian
-from sparkring._launch.line_output import Lines, handle_ready
+from sparkring._launch.child_process import describe_code
+from sparkring._launch.executable import EXECUTABLE
 from sparkring._launch.nameless_file import nameless_file
-from sparkring._launch.process_tree import describe_code, kill_group
+from sparkring._mpi.lines import Lines, handle_ready
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 KEPT_LINES, KEPT_BYTES = 20, 500  # of the output, for an error
-LONGEST_LINE = 1 << 16  # bytes; a longer line is broken
 GRACE = 5.0  # seconds for the guardian to end the program's descendants
+EVENT = struct.Struct("ii")  # of the guardian, as in core/launch/guardian.h: a kind, and a value
+STARTED, ENDED, FAILED, NO_DIRECTORY = range(4)
 
 
 class Program:
@@ -56,6 +57,7 @@ class Program:
         write: Callable[[int, bytes], None],
     ) -> None:
         self.last: collections.deque[bytes] = collections.deque(maxlen=KEPT_LINES)
+        self.command, self.directory = command, directory
         self.prefix, self.write = prefix, write
         self.unwritable = False  # an exception has ended a write
         self.pid: int | None = None  # once the program is about to start
@@ -67,27 +69,22 @@ class Program:
             self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             stack.callback(self.control.close)
             with theirs:
-                self.process = self.start_guardian(command, directory, theirs.fileno())
+                self.process = self.start_guardian(theirs.fileno())
             stack.callback(self.end)
             self.send_descriptors(environment, pmi)
             self.lines = [self.make_lines(target) for target in (1, 2)]
             self.selector.register(self.control, selectors.EVENT_READ, self.receive)
             stack.pop_all()
 
-    @staticmethod
-    def start_guardian(
-        command: list[str], directory: str | None, control: int
-    ) -> subprocess.Popen[bytes]:
+    def start_guardian(self, control: int) -> subprocess.Popen[bytes]:
         """Start the guardian, in the environment of this process."""
-        python = [sys.executable, "-E", "-s", "-S"]  # not -I: it finds process_tree beside its file
-        arguments = [guardian.__file__, str(control), str(os.getpid()), directory or ""]
+        rank = str(os.getpid())
         return subprocess.Popen(
-            [*python, *arguments, *command],
+            [EXECUTABLE, "guard", rank, self.directory or "", *self.command],
             bufsize=0,
-            stdin=subprocess.DEVNULL,
+            stdin=control,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            pass_fds=(control,),
             start_new_session=True,  # a Ctrl-C in the terminal ends this process alone
         )
 
@@ -98,9 +95,9 @@ class Program:
         line or environment of another process shows the program's environment.
         """
         with nameless_file("sparkring environment") as file:
-            file.write(guardian.encode_environment(environment))
+            entries = (os.fsencode(f"{name}={value}\0") for name, value in environment.items())
+            file.write(b"".join(entries))
             file.flush()
-            file.seek(0)
             with contextlib.suppress(OSError):  # the guardian has died: receive() reports it
                 socket.send_fds(self.control, [b"P"], [pmi, file.fileno()])
 
@@ -108,7 +105,7 @@ class Program:
         """Copy the output, or the errors."""
         stream = self.process.stdout if target == 1 else self.process.stderr
         assert stream is not None
-        lines = Lines(stream, b"", functools.partial(self.copy, target), LONGEST_LINE)
+        lines = Lines(stream, functools.partial(self.copy, target))
         self.selector.register(stream, selectors.EVENT_READ, lines.pump)
         return lines
 
@@ -141,7 +138,8 @@ class Program:
             self.process.kill()
             code = self.process.wait()
         if code != 0 and self.pid is not None:
-            kill_group(self.pid, signal.SIGKILL)
+            with contextlib.suppress(OSError):  # the group has ended
+                os.killpg(self.pid, signal.SIGKILL)
             self.pid = None
 
     def copy(self, target: int, text: bytes) -> None:
@@ -157,20 +155,22 @@ class Program:
     def receive(self) -> bool:
         """Receive how the program has started or ended; false at the end."""
         try:
-            message = self.control.recv(2 * guardian.REASON_BYTES)
+            message = self.control.recv(EVENT.size)
         except ConnectionResetError:  # the guardian has died before it has received
             message = b""
-        kind, text = message[:1], message[1:]
-        if kind == guardian.STARTED:
-            self.pid = int(text)
-            return True
-        if kind == guardian.ENDED:
-            self.status = int(text)
-        elif kind == guardian.FAILED:
-            self.problem = f"cannot be started: {text.decode(errors='replace')}"
-        else:
+        if not message:
             code = self.process.wait()
             self.problem = f"was ended, because its guardian {describe_code(code)}"
+            return False
+        kind, value = EVENT.unpack(message)
+        if kind == STARTED:
+            self.pid = value
+            return True
+        if kind == ENDED:
+            self.status = value
+        else:
+            missing = self.directory if kind == NO_DIRECTORY else self.command[0]
+            self.problem = f"cannot be started: {os.strerror(value)}: {missing!r}"
         return False
 
     @property

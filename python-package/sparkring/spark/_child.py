@@ -13,12 +13,12 @@ import os
 import pickle
 import signal
 import sys
-import tempfile
 import traceback
 from collections.abc import Callable
 from typing import IO, NoReturn, TypeVar
 
-from sparkring._launch.process_tree import PR_SET_PDEATHSIG, control
+from sparkring._launch.child_process import end_with_parent
+from sparkring._launch.nameless_file import nameless_file
 from sparkring.spark._stdio_redirect import flush
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ def call(work: Callable[[], T], meanwhile: Callable[[], None]) -> T | int:
     stay open in processes that the child leaves behind.
     """
     flush()
-    with memory() as file:
+    with nameless_file("sparkring") as file:
         parent = os.getpid()
         process = os.fork()
         if process == 0:
@@ -47,18 +47,11 @@ def call(work: Callable[[], T], meanwhile: Callable[[], None]) -> T | int:
     return status
 
 
-def memory() -> IO[bytes]:
-    """Open an unnamed file, in memory where possible."""
-    if hasattr(os, "memfd_create"):
-        return os.fdopen(os.memfd_create("sparkring"), "w+b")
-    return tempfile.TemporaryFile()
-
-
 def be_child(work: Callable[[], T], file: IO[bytes], parent: int) -> NoReturn:
     """Write the result, and exit without the exit handlers of the worker."""
     code = 1
     try:
-        control(PR_SET_PDEATHSIG, signal.SIGKILL)
+        end_with_parent(signal.SIGKILL)
         if os.getppid() == parent:
             pickle.dump(work(), file)
             file.flush()

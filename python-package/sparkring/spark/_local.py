@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkring._core import blame_weight
-from sparkring._launch import process_tree, supervisor
+from sparkring._launch.child_process import end_with_parent
+from sparkring._launch.executable import EXECUTABLE
 from sparkring._launch.temporary_folder import temporary_folder
 from sparkring.spark import _exit_barrier as exit_barrier
 from sparkring.spark import _task_main as task_main
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from sparkring.spark._rank_result import RankError
     from sparkring.spark._task_main import Attempt
 
+GRACE, LINGER = 10.0, 1.0  # seconds of the launcher, as in core/launch/supervisor.h
 POLL = 0.005  # seconds between two checks for a file
 LOST = blame_weight(["PEER_LOST"])
 RANK = "import sys; from sparkring.spark import _local; sys.exit(_local.main(sys.argv[1]))"
@@ -111,21 +113,11 @@ class LocalJob:
         """Start the launcher, and wait until it ends."""
         this = [sys.executable, "-c", RANK, str(directory)]
         process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "sparkring._launch.launcher",
-                "-n",
-                str(self.num_proc),
-                "--",
-                *this,
-            ],
+            [EXECUTABLE, "run", "-n", str(self.num_proc), "--", *this],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            preexec_fn=functools.partial(
-                process_tree.control, process_tree.PR_SET_PDEATHSIG, signal.SIGTERM
-            ),
+            preexec_fn=functools.partial(end_with_parent, signal.SIGTERM),
         )
         try:
             assert process.stdout is not None
@@ -156,11 +148,11 @@ def end(process: subprocess.Popen[bytes]) -> None:
     """End the launcher, which ends the ranks."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         if process.poll() is None:
-            process.wait(supervisor.LINGER)
+            process.wait(LINGER)
     if process.poll() is None:
         process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(supervisor.GRACE + supervisor.LINGER)
+        process.wait(GRACE + LINGER)
     process.kill()
     process.wait()
 

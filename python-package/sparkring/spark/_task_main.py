@@ -27,7 +27,8 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn, Protocol
 
 import sparkring
 from sparkring import _run_state as run_state
-from sparkring._launch.process_tree import describe
+from sparkring._launch.child_process import describe
+from sparkring._launch.nameless_file import nameless_file
 from sparkring.spark import _arrow as arrow
 from sparkring.spark import _child as child
 from sparkring.spark import _closure_codec as closure_codec
@@ -225,7 +226,7 @@ def task(attempt: Attempt, batches: Iterable[Any]) -> Iterator[RankResult]:
     context = BarrierTaskContext.get()
     rank = context.partitionId()
     redirect = StdioRedirect(rank, attempt.address, attempt.echo)
-    with redirect, child.memory() as file:
+    with redirect, nameless_file("sparkring result") as file:
         barrier, incomplete = RingBarrier(context, attempt.options.get("ports")), ""
         with attempt.work.sources.directory(), feeding(attempt, batches) as feed:
             ended = run_child(
