@@ -13,14 +13,14 @@ from ranks import open_comm
 
 
 @contextlib.contextmanager
-def group(timeout: float = 60, destroy: bool = True):
+def group(timeout: float = 60, destroy: bool = True, backend: str = "sparkring"):
     """Make the default group as a program under torchrun does; yield rank and size."""
     with open_comm() as comm:
         comm.torch_env()
     import sparkring.torch  # noqa: F401 (it registers the backend)
     import torch.distributed as dist
 
-    dist.init_process_group("sparkring", timeout=timedelta(seconds=timeout))
+    dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
     yield dist.get_rank(), dist.get_world_size()
     if destroy:
         dist.destroy_process_group()

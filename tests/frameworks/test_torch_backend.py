@@ -331,6 +331,27 @@ def lose_a_sender():
         return time.monotonic() - start, type(caught.value.__cause__)
 
 
+def mix(backend, other):
+    import torch
+    import torch.distributed as dist
+
+    with process_group.group(backend=backend) as (rank, _):
+        tensor = torch.ones(1)
+        calls = (lambda: dist.all_reduce(tensor), lambda: dist.send(tensor, 1 - rank), dist.barrier)
+        for call in calls:
+            with pytest.raises(RuntimeError, match=f"would not use {other}"):
+                call()
+
+
+@pytest.mark.parametrize(
+    ("backend", "other"),
+    [("cpu:sparkring,cuda:nccl", "cuda:nccl"), ("cpu:gloo,cuda:sparkring", "cpu:gloo")],
+)
+def test_a_second_backend_of_a_group(backend, other):
+    """PyTorch would use sparkring for all devices."""
+    run(2, mix, backend, other)
+
+
 def test_a_lost_sender_is_an_error():
     _, (seconds, cause) = (each.value for each in outcomes(2, lose_a_sender))
     assert seconds < LIMIT

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -28,9 +29,15 @@ class Calls(dist.ProcessGroup):
     lock is held during a call.
     """
 
-    _comm: Communicator
+    _opened: Communicator
     _completions: Completions
     _calling: threading.Lock
+
+    @functools.cached_property
+    def _comm(self) -> Communicator:
+        """The communicator, for calls. PyTorch lists the backends of a group after `create`."""
+        check_alone(self)
+        return self._opened
 
     def _call(
         self,
@@ -69,3 +76,18 @@ class Calls(dist.ProcessGroup):
         """Join works into one."""
         pending = [work for work in works if not work.is_completed()]
         return Work(self._completions, result, Requests(pending) if pending else None)
+
+
+def check_alone(group: dist.ProcessGroup) -> None:
+    """Refuse a group with a second backend: PyTorch gives all its devices to this one."""
+    try:
+        config = dist.get_backend_config(group)
+    except (AssertionError, TypeError, ValueError):  # not a group of PyTorch's table
+        return
+    others = [each for each in config.split(",") if each.rpartition(":")[2] != "sparkring"]
+    if others:
+        raise RuntimeError(
+            f"backend {config!r}: sparkring serves all devices of a group, and PyTorch would not"
+            f' use {", ".join(others)}: pass "sparkring" alone, and make a group of its own for the'
+            " other backend with torch.distributed.new_group()"
+        )

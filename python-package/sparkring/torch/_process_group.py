@@ -19,6 +19,7 @@ from sparkring._communicator import Communicator
 from sparkring._core import InvalidError, RingError
 from sparkring.torch import _streams as streams
 from sparkring.torch import _tensor_view as view
+from sparkring.torch._calls import check_alone
 from sparkring.torch._completions import Completions
 from sparkring.torch._device import Device
 from sparkring.torch._failure import fail
@@ -43,11 +44,11 @@ class ProcessGroup(GpuReductions, GpuMoves):
 
     def __init__(self, store: Any, comm: Communicator, timeout: timedelta, owns: bool) -> None:
         super().__init__(comm.rank, comm.size)
-        self._store, self._comm, self._timeout, self._owns = store, comm, timeout, owns
+        self._store, self._opened, self._timeout, self._owns = store, comm, timeout, owns
         self._calling = threading.Lock()
+        self._opened_messages = Messages(comm)
         host = comm.hosts[comm.rank]
         self._completions = Completions(f"rank {comm.rank} of {comm.size} on {host}")
-        self._messages = Messages(comm)
         self._device = Device(self)
         self._streams = {}
         self._group_name = self._description = ""
@@ -84,6 +85,11 @@ class ProcessGroup(GpuReductions, GpuMoves):
             return cls(store, comm, timeout, owns)
         except RingError as error:
             fail(f"rank {rank} of {size}", error)
+
+    @functools.cached_property
+    def _messages(self) -> Messages:
+        check_alone(self)
+        return self._opened_messages
 
     # -- messages -----------------------------------------------------------------------------
 
@@ -157,18 +163,18 @@ class ProcessGroup(GpuReductions, GpuMoves):
     @property
     def usable(self) -> bool:
         """bool: whether the group can still make calls."""
-        return not self._ended and self._comm.usable
+        return not self._ended and self._opened.usable
 
     def shutdown(self) -> None:
         """End the group with the other ranks: close what it has opened and end its threads."""
         if self._ended:
             return
         self._ended = True
-        orderly = self._comm.usable
+        orderly = self._opened.usable
         if self._owns and orderly:
             try:
                 with self._calling:
-                    self._comm.close(min(_PARTING, self._timeout.total_seconds()))
+                    self._opened.close(min(_PARTING, self._timeout.total_seconds()))
             except RingError:
                 orderly = False
         self._end_threads(orderly)
@@ -176,11 +182,11 @@ class ProcessGroup(GpuReductions, GpuMoves):
     def abort(self) -> None:
         """End the group at once, from this rank alone."""
         self._ended = True
-        self._comm.abort("its process group was aborted")
+        self._opened.abort("its process group was aborted")
         self._end_threads(False)
 
     def _end_threads(self, orderly: bool) -> None:
-        self._messages.close(orderly)
+        self._opened_messages.close(orderly)
         self._completions.close(_PARTING)
 
     # -- what PyTorch asks of a group -----------------------------------------------------------
@@ -228,7 +234,7 @@ class ProcessGroup(GpuReductions, GpuMoves):
         -------
         int
         """
-        return self._comm.rank
+        return self._opened.rank
 
     def size(self) -> int:
         """Return the size of the group.
@@ -237,7 +243,7 @@ class ProcessGroup(GpuReductions, GpuMoves):
         -------
         int
         """
-        return self._comm.size
+        return self._opened.size
 
     getRank, getSize = rank, size  # noqa: N815
 
@@ -325,7 +331,7 @@ def default_group_of(comm: Communicator) -> ProcessGroup | None:
     if not dist.is_initialized():
         return None
     group = dist.group.WORLD
-    if isinstance(group, ProcessGroup) and group._comm is comm:
+    if isinstance(group, ProcessGroup) and group._opened is comm:
         return group
     raise InvalidError(
         "torch.distributed has a default process group: destroy it first, or pass"
