@@ -18,6 +18,7 @@
 #include "group.h"
 #include "message.h"
 #include "nccl.h"
+#include "object.h"
 #include "parts.h"
 #include "port.h"
 #include "trace.h"
@@ -131,11 +132,7 @@ static PyObject *comm_repr(PyObject *self) {
 
 /* ---- Its life ----------------------------------------------------------------------------- */
 
-static PyObject *comm_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  (void)type, (void)args, (void)kwargs;
-  PyErr_SetString(PyExc_TypeError, "a Communicator is made by sparkring.init()");
-  return NULL;
-}
+OBJECT_REFUSES(comm_new, "a Communicator is made by sparkring.init()")
 
 /* The warning must not refer to the object, which is being deallocated. */
 static void warn_unclosed(comm_object *self) {
@@ -151,15 +148,12 @@ static void warn_unclosed(comm_object *self) {
 
 static void comm_dealloc(PyObject *object) {
   comm_object *self = (comm_object *)object;
-  PyTypeObject *type = Py_TYPE(object);
   if (self->weakrefs) PyObject_ClearWeakRefs(object);
   if (self->comm && !self->closed && ring_comm_usable(self->comm)) warn_unclosed(self);
   trace_end(self);
   Py_XDECREF((PyObject *)self->device);
   ring_comm_free(self->comm);
-  freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
-  free_object(object);
-  Py_DECREF(type);
+  object_free(object);
 }
 
 /* ---- The type ----------------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 #include "device_memory.h"
 #include "error.h"
 #include "gil.h"
+#include "object.h"
 
 static module_state *device_state(device_object *self) {
   return PyType_GetModuleState(Py_TYPE((PyObject *)self));
@@ -272,22 +273,15 @@ void device_abort(device_object *self, const char *reason) {
 
 static void device_dealloc(PyObject *object) {
   device_object *self = (device_object *)object;
-  PyTypeObject *type = Py_TYPE(object);
   if (self->device && !gil_in_hook() && !gil_is_ending()) {
     gil_release();
     ring_device_free(self->device);
     gil_take();
   }
-  freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
-  free_object(object);
-  Py_DECREF(type);
+  object_free(object);
 }
 
-static PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  (void)type, (void)args, (void)kwargs;
-  PyErr_SetString(PyExc_TypeError, "Communicator.device() opens a device");
-  return NULL;
-}
+OBJECT_REFUSES(device_new, "Communicator.device() opens a device")
 
 static PyObject *get_gpu(PyObject *object, void *unused) {
   (void)unused;

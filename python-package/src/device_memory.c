@@ -11,6 +11,7 @@
 #include "dlpack_dtype.h"
 #include "error.h"
 #include "gil.h"
+#include "object.h"
 
 typedef struct memory_object {
   PyObject_HEAD ring_device_memory *memory;
@@ -42,22 +43,15 @@ static PyObject *get_address(PyObject *object, void *unused) {
 
 static void memory_dealloc(PyObject *object) {
   memory_object *self = (memory_object *)object;
-  PyTypeObject *type = Py_TYPE(object);
   if (self->memory && !gil_in_hook() && !gil_is_ending()) {
     gil_release();
     ring_device_memory_free(self->memory);
     gil_take();
   }
-  freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
-  free_object(object);
-  Py_DECREF(type);
+  object_free(object);
 }
 
-static PyObject *memory_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  (void)type, (void)args, (void)kwargs;
-  PyErr_SetString(PyExc_TypeError, "memory of a GPU is made by a device, for its results");
-  return NULL;
-}
+OBJECT_REFUSES(memory_new, "memory of a GPU is made by a device, for its results")
 
 /* ---- Capsules ----------------------------------------------------------------------------- */
 

@@ -3,6 +3,7 @@
 
 #include "dlpack_dtype.h"
 #include "dlpack_input.h"
+#include "object.h"
 
 typedef struct tensor_object {
   PyObject_HEAD dlpack_input input;
@@ -47,18 +48,11 @@ static PyObject *tensor_numbers(PyObject *object, PyObject *unused) {
 }
 
 static void tensor_dealloc(PyObject *object) {
-  PyTypeObject *type = Py_TYPE(object);
   dlpack_input_close(&((tensor_object *)object)->input);
-  freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
-  free_object(object);
-  Py_DECREF(type);
+  object_free(object);
 }
 
-static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  (void)type, (void)args, (void)kwargs;
-  PyErr_SetString(PyExc_TypeError, "device_read() makes it");
-  return NULL;
-}
+OBJECT_REFUSES(tensor_new, "device_read() makes it")
 
 static PyMethodDef methods[] = {
     {"numbers", tensor_numbers, METH_NOARGS, NULL},

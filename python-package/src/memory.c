@@ -7,6 +7,7 @@
 #include "memory.h"
 
 #include "error.h"
+#include "object.h"
 
 /* Results up to this size are in ordinary memory: the core copies short results anyway, and an
  * array in shared memory takes 0.2 us longer to make. */
@@ -36,18 +37,11 @@ static int memory_get_buffer(PyObject *object, Py_buffer *view, int flags) {
 }
 
 static void memory_dealloc(PyObject *object) {
-  PyTypeObject *type = Py_TYPE(object);
   ring_free(((memory_object *)object)->memory);
-  freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
-  free_object(object);
-  Py_DECREF(type);
+  object_free(object);
 }
 
-static PyObject *memory_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  (void)type, (void)args, (void)kwargs;
-  PyErr_SetString(PyExc_TypeError, "a Memory is made by a Communicator, for its results");
-  return NULL;
-}
+OBJECT_REFUSES(memory_new, "a Memory is made by a Communicator, for its results")
 
 /* ---- Arrays ------------------------------------------------------------------------------- */
 

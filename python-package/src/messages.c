@@ -11,6 +11,7 @@
 #include "error.h"
 #include "gil.h"
 #include "memory.h"
+#include "object.h"
 #include "operands.h"
 
 typedef struct messages_object {
@@ -138,7 +139,6 @@ static PyObject *transfer_info(PyObject *object, PyObject *unused) {
 
 static void transfer_dealloc(PyObject *object) {
   transfer_object *self = (transfer_object *)object;
-  PyTypeObject *type = Py_TYPE(object);
   int done = 1;
   if (self->transfer) ring_transfer_test(self->transfer, &done);
   bool leaves = !done && (gil_in_hook() || gil_is_ending());
@@ -157,9 +157,7 @@ static void transfer_dealloc(PyObject *object) {
     Py_CLEAR(self->result);
     Py_CLEAR(self->messages);
   }
-  freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
-  free_object(object);
-  Py_DECREF(type);
+  object_free(object);
 }
 
 /* ---- Sending and receiving ---------------------------------------------------------------- */
@@ -294,24 +292,17 @@ static PyObject *messages_abort(PyObject *object, PyObject *args) {
 
 static void messages_dealloc(PyObject *object) {
   messages_object *self = (messages_object *)object;
-  PyTypeObject *type = Py_TYPE(object);
   if (self->messages && !gil_in_hook() && !gil_is_ending()) {
     gil_release();
     ring_messages_free(self->messages);
     gil_take();
   }
   Py_CLEAR(self->comm);
-  freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
-  free_object(object);
-  Py_DECREF(type);
+  object_free(object);
 }
 
-static PyObject *messages_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  (void)type, (void)args, (void)kwargs;
-  PyErr_SetString(PyExc_TypeError, "Communicator.messages() opens messages, and their methods start"
-                                   " transfers");
-  return NULL;
-}
+OBJECT_REFUSES(messages_new, "Communicator.messages() opens messages, and their methods start"
+                             " transfers")
 
 static PyMethodDef messages_methods[] = {
     {"send", messages_send, METH_VARARGS, NULL},

@@ -3,6 +3,7 @@
 
 #include "error.h"
 #include "gil.h"
+#include "object.h"
 
 typedef struct pmi_object {
   PyObject_HEAD comm_object *comm;
@@ -122,23 +123,16 @@ static PyObject *pmi_free(PyObject *object, PyObject *unused) {
 
 static void pmi_dealloc(PyObject *object) {
   pmi_object *self = (pmi_object *)object;
-  PyTypeObject *type = Py_TYPE(object);
   if (self->pmi && !gil_in_hook() && !gil_is_ending()) {
     gil_release();
     ring_pmi_free(self->pmi);
     gil_take();
   }
   Py_CLEAR(self->comm);
-  freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
-  free_object(object);
-  Py_DECREF(type);
+  object_free(object);
 }
 
-static PyObject *pmi_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  (void)type, (void)args, (void)kwargs;
-  PyErr_SetString(PyExc_TypeError, "Communicator.mpi_run() starts PMI servers");
-  return NULL;
-}
+OBJECT_REFUSES(pmi_new, "Communicator.mpi_run() starts PMI servers")
 
 static PyMethodDef pmi_methods[] = {
     {"environment", pmi_environment, METH_NOARGS, NULL},

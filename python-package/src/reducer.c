@@ -9,6 +9,7 @@
 #include "collective.h"
 #include "error.h"
 #include "gil.h"
+#include "object.h"
 #include "submission.h"
 
 static module_state *reducer_state(const reducer_object *self) {
@@ -263,23 +264,16 @@ static PyObject *reducer_counters(PyObject *object, PyObject *unused) {
 
 static void reducer_dealloc(PyObject *object) {
   reducer_object *self = (reducer_object *)object;
-  PyTypeObject *type = Py_TYPE(object);
   if (self->reducer && !gil_in_hook() && !gil_is_ending()) {
     gil_release();
     ring_reducer_free(self->reducer);
     gil_take();
   }
   Py_CLEAR(self->comm);
-  freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
-  free_object(object);
-  Py_DECREF(type);
+  object_free(object);
 }
 
-static PyObject *reducer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  (void)type, (void)args, (void)kwargs;
-  PyErr_SetString(PyExc_TypeError, "Communicator.reducer() makes a reducer");
-  return NULL;
-}
+OBJECT_REFUSES(reducer_new, "Communicator.reducer() makes a reducer")
 
 static PyMethodDef reducer_methods[] = {
     {"submit", reducer_submit, METH_VARARGS, NULL},

@@ -14,6 +14,7 @@
 
 #include "error.h"
 #include "gil.h"
+#include "object.h"
 
 #include <structmember.h>
 
@@ -103,12 +104,8 @@ static PyObject *request_repr(PyObject *object) {
 
 /* ---- Its life ----------------------------------------------------------------------------- */
 
-static PyObject *request_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  (void)type, (void)args, (void)kwargs;
-  PyErr_SetString(PyExc_TypeError, "a Request is made by methods of a Communicator, such as"
-                                   " allreduce_start()");
-  return NULL;
-}
+OBJECT_REFUSES(request_new, "a Request is made by methods of a Communicator, such as"
+                            " allreduce_start()")
 
 /* A finaliser cannot raise, so the next code that runs raises Ctrl-C. */
 static void request_free(ring_request *request) {
@@ -195,7 +192,6 @@ static int request_clear(PyObject *object) {
 
 static void request_dealloc(PyObject *object) {
   request_object *self = (request_object *)object;
-  PyTypeObject *type = Py_TYPE(object);
   PyObject_GC_UnTrack(object);
   if (self->weakrefs) PyObject_ClearWeakRefs(object);
   if (self->request && gil_in_hook())
@@ -207,9 +203,7 @@ static void request_dealloc(PyObject *object) {
   request_settle(self, false);
   Py_CLEAR(self->result);
   Py_CLEAR(self->comm);
-  freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
-  free_object(object);
-  Py_DECREF(type);
+  object_free(object);
 }
 
 /* ---- The type ----------------------------------------------------------------------------- */

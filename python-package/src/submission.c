@@ -10,6 +10,7 @@
 
 #include "error.h"
 #include "gil.h"
+#include "object.h"
 
 static module_state *submission_state(const submission_object *self) {
   return comm_state(self->reducer->comm);
@@ -120,7 +121,6 @@ static PyObject *submission_rows(PyObject *object, void *unused) {
 
 static void submission_dealloc(PyObject *object) {
   submission_object *self = (submission_object *)object;
-  PyTypeObject *type = Py_TYPE(object);
   int done = 1;
   if (self->submission) ring_submission_test(self->submission, &done);
   bool leaves = !done && (gil_in_hook() || gil_is_ending());
@@ -138,18 +138,12 @@ static void submission_dealloc(PyObject *object) {
     Py_CLEAR(self->rows);
     Py_CLEAR(self->reducer);
   }
-  freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
-  free_object(object);
-  Py_DECREF(type);
+  object_free(object);
 }
 
 /* ---- The type ----------------------------------------------------------------------------- */
 
-static PyObject *submission_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  (void)type, (void)args, (void)kwargs;
-  PyErr_SetString(PyExc_TypeError, "the methods of a reducer make submissions");
-  return NULL;
-}
+OBJECT_REFUSES(submission_new, "the methods of a reducer make submissions")
 
 static PyMethodDef methods[] = {
     {"_wait", submission_wait, METH_NOARGS, NULL},
