@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -12,52 +12,32 @@ import torch
 class NoneCompressor:
     """Sends tensors as they are."""
 
-    @staticmethod
-    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
+    _dtype: ClassVar[torch.dtype | None] = None
+
+    @classmethod
+    def compress(cls, tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
         """Return the tensor to send, and what `decompress` needs."""
-        return tensor, None
+        floating, dtype = tensor.dtype.is_floating_point, cls._dtype
+        if dtype is None or not floating or tensor.dtype.itemsize <= dtype.itemsize:
+            return tensor, None
+        return tensor.to(dtype), tensor.dtype
 
-    @staticmethod
-    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
+    @classmethod
+    def decompress(cls, tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
         """Return the received tensor in its first type."""
-        return tensor
+        return tensor if ctx is None else tensor.to(ctx)
 
 
-def _narrow(tensor: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, Any]:
-    wide = tensor.dtype.is_floating_point and tensor.dtype.itemsize > dtype.itemsize
-    return (tensor.to(dtype), tensor.dtype) if wide else (tensor, None)
-
-
-def _widen(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-    return tensor if ctx is None else tensor.to(ctx)
-
-
-class FP16Compressor:
+class FP16Compressor(NoneCompressor):
     """Sends floating-point tensors as float16."""
 
-    @staticmethod
-    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
-        """Return the tensor to send, and what `decompress` needs."""
-        return _narrow(tensor, torch.float16)
-
-    @staticmethod
-    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-        """Return the received tensor in its first type."""
-        return _widen(tensor, ctx)
+    _dtype = torch.float16
 
 
-class BF16Compressor:
+class BF16Compressor(NoneCompressor):
     """Sends floating-point tensors as bfloat16."""
 
-    @staticmethod
-    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
-        """Return the tensor to send, and what `decompress` needs."""
-        return _narrow(tensor, torch.bfloat16)
-
-    @staticmethod
-    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-        """Return the received tensor in its first type."""
-        return _widen(tensor, ctx)
+    _dtype = torch.bfloat16
 
 
 class Compression:
