@@ -11,6 +11,7 @@ import pytest
 import sparkring
 from ranks import open_comm, run
 from sparkring._horovod import builds, context, objects, operations, ops
+from sparkring._horovod import ranks as hvd
 from sparkring._horovod import settings as variables
 from sparkring._horovod.errors import HorovodInternalError
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
@@ -22,9 +23,9 @@ SUM = Reduction(op=ops.Sum)
 def use_everything(shared):
     os.environ["SPARKRING_SHARED_MEMORY"] = shared
     with pytest.raises(ValueError, match=r"call init\(\) first"):
-        context.rank()
+        hvd.rank()
     context.init(timeout=30, call_timeout=20)
-    rank, size = context.rank(), context.size()
+    rank, size = hvd.rank(), hvd.size()
     know_ranks(rank, size)
     reduce_arrays(rank, size)
     move_arrays(rank, size)
@@ -41,9 +42,9 @@ def use_everything(shared):
 
 def know_ranks(rank, size):
     assert context.is_initialized()
-    assert (context.local_rank(), context.local_size()) == (rank, size)
-    assert (context.cross_rank(), context.cross_size()) == (0, 1)
-    assert context.is_homogeneous()
+    assert (hvd.local_rank(), hvd.local_size()) == (rank, size)
+    assert (hvd.cross_rank(), hvd.cross_size()) == (0, 1)
+    assert hvd.is_homogeneous()
     assert not builds.mpi_enabled() and builds.nccl_built() == 0
 
 

@@ -8,12 +8,13 @@
     builds                 how Horovod was built
     host                   reductions for compiled programs, and compressors
     operations, objects    submissions to the reducer of a process set
-      reduction              how arrays are combined: the arguments of a reduction
-      context                init, shutdown, ranks, process sets, timeline
+      ranks, timeline        numbers of this process; a recording of calls
+      context                init, shutdown, process sets
         pending                operations in flight, and their handles
-        process_sets           groups of ranks
-          group                  a communicator, a reducer and the names of operations
-            settings               the variables HOROVOD_*
+        reduction              how arrays are combined: the arguments of a reduction
+          process_sets           groups of ranks
+            group                  a communicator, a reducer and the names of operations
+              settings               the variables HOROVOD_*
     arguments              checks of types
     ops, adasum, errors    constants, a sum of gradients, HorovodInternalError
 """

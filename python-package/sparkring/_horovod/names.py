@@ -17,25 +17,26 @@ from sparkring._horovod.builds import (
 )
 from sparkring._horovod.context import (
     add_process_set,
-    cross_rank,
-    cross_size,
     init,
-    is_homogeneous,
     is_initialized,
-    local_rank,
-    local_size,
-    rank,
     remove_process_set,
     shutdown,
-    size,
-    start_timeline,
-    stop_timeline,
 )
 from sparkring._horovod.errors import HorovodInternalError
 from sparkring._horovod.objects import allgather_object, broadcast_object
 from sparkring._horovod.operations import barrier
 from sparkring._horovod.ops import Adasum, Average, Max, Min, Product, ReduceOp, Sum
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
+from sparkring._horovod.ranks import (
+    cross_rank,
+    cross_size,
+    is_homogeneous,
+    local_rank,
+    local_size,
+    rank,
+    size,
+)
+from sparkring._horovod.timeline import start_timeline, stop_timeline
 
 __all__ = [
     "Adasum",

@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from sparkring._horovod.context import size
+from sparkring._horovod.ranks import size
 
 
 class LearningRateScheduleCallback(keras.callbacks.Callback):

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sparkring._horovod.context import local_rank, local_size, process_set_of, rank
+from sparkring._horovod.context import process_set_of
+from sparkring._horovod.ranks import local_rank, local_size, rank
 from sparkring.tensorflow._host import refuse_xla
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 
-from sparkring._horovod import context
+from sparkring._horovod import ranks
 from sparkring._horovod.process_sets import global_process_set
 from sparkring._horovod.reduction import Reduction
 from sparkring.torch._completions import Completions
@@ -19,7 +19,7 @@ from sparkring.torch._work import Work
 
 @functools.lru_cache(maxsize=1)
 def _completions() -> Completions:
-    return Completions(f"rank {context.rank()} of {context.size()}")
+    return Completions(f"rank {ranks.rank()} of {ranks.size()}")
 
 
 def allreduce_hook(process_set, bucket):  # PyTorch reads annotations, and takes only its own

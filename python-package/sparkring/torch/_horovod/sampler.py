@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils.data import Sampler
 
-from sparkring._horovod import context
+from sparkring._horovod import context, ranks
 
 
 class ElasticSampler(Sampler):
@@ -76,7 +76,7 @@ class ElasticSampler(Sampler):
     def reset(self) -> None:
         """Deal the samples that are left to the ranks."""
         known = context.is_initialized()
-        self.rank, self.num_replicas = (context.rank(), context.size()) if known else (0, 1)
+        self.rank, self.num_replicas = (ranks.rank(), ranks.size()) if known else (0, 1)
         count = len(self.dataset)
         order: Any = range(count)
         if self.shuffle:
