@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/select.h>
@@ -54,10 +53,10 @@ static void guardian_on_child(int number) {
   (void)number; /* ends pselect() */
 }
 
-/* Waits for the end of the program, and reaps orphans of its descendants. False: the rank ends the program, or has
+/* Waits for the end of a child, and reaps orphans. False: the rank ends the program, or the parent of this process has
  * ended. A child that the rank has forked may keep the connection open, so the kernel sends SIGCHLD for the end of the
- * rank, too. */
-static bool guardian_wait(pid_t program, pid_t rank, int *status) {
+ * parent, too. */
+static bool guardian_wait(pid_t child, pid_t parent, int *status) {
   sigset_t waiting; /* SIGCHLD comes only while pselect() waits */
   sigfillset(&waiting);
   sigdelset(&waiting, SIGCHLD);
@@ -65,31 +64,60 @@ static bool guardian_wait(pid_t program, pid_t rank, int *status) {
     fd_set control;
     pid_t ended;
     while ((ended = waitpid(-1, status, WNOHANG)) > 0)
-      if (ended == program) return true;
-    if (getppid() != rank) return false;
+      if (ended == child) return true;
+    if (getppid() != parent) return false;
     FD_ZERO(&control);
     FD_SET(CONTROL, &control);
     if (pselect(CONTROL + 1, &control, NULL, NULL, NULL, &waiting) > 0) return false;
   }
 }
 
-void ring_guard(const ring_guardian_job *job) {
+static void guardian_watch(void) {
+  struct sigaction action = {.sa_handler = guardian_on_child};
+  sigaction(SIGCHLD, &action, NULL);
+  ring_process_tree_adopt();
+  ring_process_tree_watch_parent(SIGCHLD);
+}
+
+/* Ends this process by SIGTERM, which is blocked until now: no other process can have sent it. */
+static _Noreturn void guardian_end(void) {
+  sigset_t end;
+  sigemptyset(&end);
+  sigaddset(&end, SIGTERM);
+  signal(SIGTERM, SIG_DFL);
+  sigprocmask(SIG_UNBLOCK, &end, NULL);
+  for (;;) raise(SIGTERM);
+}
+
+/* Runs in the inner process. */
+static _Noreturn void guardian_run(const ring_guardian_job *job, pid_t outer) {
+  pid_t program = 0;
+  int status = 0;
+  guardian_watch();
+  if (guardian_start(job, &program)) {
+    close(RING_GUARDIAN_PMI);
+    if (guardian_wait(program, outer, &status)) guardian_send(RING_GUARDIAN_ENDED, status);
+    kill(-program, SIGKILL);
+  }
+  ring_process_tree_kill(NULL);
+  guardian_end();
+}
+
+bool ring_guard(const ring_guardian_job *job) {
   int descriptors[DESCRIPTORS] = {[CONTROL] = job->control,
                                   [OUTPUT] = job->outputs[0],
                                   [ERRORS] = job->outputs[1],
                                   [PMI] = job->pmi};
-  struct sigaction action = {.sa_handler = guardian_on_child};
-  pid_t program = 0;
   int status = 0;
+  pid_t outer = getpid();
   setsid();
-  sigaction(SIGCHLD, &action, NULL);
-  ring_process_tree_adopt();
-  ring_process_tree_watch_parent(SIGCHLD);
+  guardian_watch();
   ring_process_start_arrange(descriptors, DESCRIPTORS);
-  if (guardian_start(job, &program)) {
-    close(RING_GUARDIAN_PMI);
-    if (guardian_wait(program, job->rank, &status)) guardian_send(RING_GUARDIAN_ENDED, status);
-    kill(-program, SIGKILL);
-  }
+  pid_t inner = fork();
+  if (inner == 0) guardian_run(job, outer);
+  if (inner < 0) guardian_send(RING_GUARDIAN_FAILED, errno);
+  close(RING_GUARDIAN_PMI);
+  bool ended = inner > 0 && guardian_wait(inner, job->rank, &status);
   ring_process_tree_kill(NULL);
+  return !ended || (WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
 }

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The guardian: a process between a rank and the program that the rank has started. It adopts the orphans of the
- * program. So it can end all descendants of the program: when the program ends, when the rank closes the connection to
- * the guardian, and when the rank dies. A thread of the rank could do none of the three.
+ * The guardian: two processes between a rank and the program that the rank has started. The inner process has started
+ * the program. Both adopt orphans. So they can end all descendants of the program: when the program ends, when the rank
+ * closes the connection to the guardian, when the rank dies, and when one of the two processes dies. A thread of the
+ * rank could do none of the four.
  */
 #ifndef RING_LAUNCH_GUARDIAN_H
 #define RING_LAUNCH_GUARDIAN_H
 
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
 enum {
@@ -36,8 +38,9 @@ typedef struct ring_guardian_event {
   int value;
 } ring_guardian_event;
 
-/* Runs the guardian, in a process of its own with all signals blocked. Returns when no descendant is left, so then
- * nothing writes to the program's output any more. */
-void ring_guard(const ring_guardian_job *job);
+/* Runs the guardian: the outer process is this one, in which all signals are blocked, and which has no other task.
+ * Returns when no descendant is left, so then nothing writes to the program's output any more. False: the inner process
+ * was killed. */
+bool ring_guard(const ring_guardian_job *job);
 
 #endif

@@ -71,8 +71,8 @@ static int main_guard(char **words) {
   ring_process_tree_watch_parent(SIGKILL);
   if (getppid() != job.rank || !main_receive(files) || !main_set_environment(files[1])) return 1;
   job.pmi = files[0];
-  ring_guard(&job);
-  return 0;
+  if (ring_guard(&job)) return 0;
+  return raise(SIGKILL); /* for a rank that asks how its guardian has ended */
 }
 
 /* Opens closed descriptors of 0 to 2 on /dev/null, so that no file takes their numbers. */

@@ -72,8 +72,7 @@ program_receive <- function(program) {
   }
 }
 
-# Ends the program with all its descendants. Then nothing writes its output any more, unless its
-# guardian was killed: a process of another group survives then.
+# Ends the program with all its descendants. Then nothing writes its output any more.
 program_stop <- function(program) {
   if (is.na(program$guardian)) return()
   .Call(C_program_stop, program$guardian, program$control)

@@ -126,8 +126,8 @@ class Program:
     def end(self) -> None:
         """End the program with all its descendants: then nothing writes its output any more.
 
-        The guardian ends them when the connection closes. A process of another group survives a
-        guardian that was killed.
+        The guardian ends them when the connection closes. If it does not, the kernel and this
+        process end the program and its group.
         """
         with contextlib.suppress(OSError):  # a forked child may hold it, too
             self.control.shutdown(socket.SHUT_RDWR)

@@ -33,10 +33,7 @@ static guarded start(const char *script, const char *directory, char *const *var
   sigfillset(&all);
   sigprocmask(SIG_BLOCK, &all, &job.mask);
   pid_t guardian = fork();
-  if (guardian == 0) {
-    ring_guard(&job);
-    _exit(0);
-  }
+  if (guardian == 0) _exit(ring_guard(&job) ? 0 : 1);
   sigprocmask(SIG_SETMASK, &job.mask, NULL);
   close(control[1]), close(output[1]), close(job.pmi);
   return (guarded){guardian, control[0], output[0]};
@@ -90,13 +87,15 @@ static void test_programs_that_cannot_start(void) {
   CHECK_INT(finish(&it, text), 0);
 }
 
-#define FAMILY "trap '' TERM INT; setsid sleep 60 & sleep 60 & echo ready; wait"
+#define FAMILY "trap '' TERM INT; setsid sleep 60 & sleep 60 & echo $PPID; wait"
 
-static void await_ready(const guarded *it) {
-  char text[16];
+/* Returns the process id of the inner process. */
+static pid_t await_ready(const guarded *it) {
+  char text[16] = "";
   int value;
   CHECK_INT(next(it, &value), RING_GUARDIAN_STARTED);
-  CHECK(read(it->output, text, sizeof text) > 0);
+  CHECK(read(it->output, text, sizeof text - 1) > 0);
+  return (pid_t)atol(text);
 }
 
 static void test_the_rank_ends_the_program(void) {
@@ -106,6 +105,20 @@ static void test_the_rank_ends_the_program(void) {
   kill(it.guardian, SIGTERM); /* which is for the rank to decide */
   shutdown(it.control, SHUT_RDWR);
   CHECK_INT(finish(&it, text), 0);
+}
+
+static void test_the_guardian_is_killed(void) {
+  char text[1024];
+  int value;
+  guarded it = start(FAMILY, NULL, NULL);
+  kill(await_ready(&it), SIGKILL);
+  CHECK_INT(next(&it, &value), -1);
+  CHECK_INT(WEXITSTATUS(finish(&it, text)), 1);
+  it = start(FAMILY, NULL, NULL);
+  await_ready(&it);
+  kill(it.guardian, SIGKILL);
+  CHECK_INT(next(&it, &value), -1);
+  CHECK_INT(WTERMSIG(finish(&it, text)), SIGKILL);
 }
 
 /* Another process keeps the connection open. */
@@ -141,6 +154,7 @@ int main(void) {
   RUN(test_a_program_ends);
   RUN(test_programs_that_cannot_start);
   RUN(test_the_rank_ends_the_program);
+  RUN(test_the_guardian_is_killed);
   RUN(test_the_rank_is_killed);
   return 0;
 }
