@@ -39,6 +39,9 @@ typedef struct ring_reducer_options {
                               trying others for 154 rounds of the same names */
   const char *autotune_log; /* NULL, or a file to which rank 0 appends what it tried, as CSV:
                               threshold, cycle_time, bytes_per_second, chosen */
+  const struct ring_device_options
+      *device; /* of the device that the first operation on memory of GPUs opens; NULL: the usual
+                              ones. All ranks pass the same path. The GPU is that of the memory */
 } ring_reducer_options;
 
 #ifdef __cplusplus
@@ -94,8 +97,11 @@ typedef enum ring_operation_kind {
 /* The kind of that name, such as "allreduce_group"; else RING_INVALID. */
 RING_API ring_status ring_operation_parse(const char *name, ring_operation_kind *kind);
 
+/* Where the tensors of an operation are. */
+typedef enum ring_memory { RING_MEMORY_HOST = 0, RING_MEMORY_GPU = 1 } ring_memory;
+
 /* A collective on a named tensor. Begin with RING_OPERATION_INIT. All ranks pass the same name, kind,
- * shape, dtype, op, root and factors, and buffers with the same counts; else RING_MISMATCH.
+ * shape, dtype, op, root, factors and memory, and buffers with the same counts; else RING_MISMATCH.
  *
  * - allreduce: output has the shape of input, and may be input.
  * - allreduce_group: `buffers` in place of input, output and shape, all or none of them, of one dtype or
@@ -111,7 +117,14 @@ RING_API ring_status ring_operation_parse(const char *name, ring_operation_kind 
  *
  * The factors multiply the elements of the three reductions before and after, as ring_comm_scale does. The
  * root of a broadcast reads `input` only. A note is what the caller compares besides: ranks that pass
- * another one, or none, get RING_MISMATCH, whose text shows the first 100 bytes. */
+ * another one, or none, get RING_MISMATCH, whose text shows the first 100 bytes.
+ *
+ * With RING_MEMORY_GPU the tensors are on one GPU of each rank. The inputs are read when the work that is on `stream` at
+ * the submission is done. The operation is done when the GPU is, so its outputs are there for any stream. It is carried
+ * out by a device of the reducer (sparkring_device.h), with its rounding: by NCCL, or through the host. allreduce,
+ * allreduce_group and broadcast take memory of GPUs, with factors of float16, bfloat16, float32 and float64; else
+ * RING_UNSUPPORTED. If ranks cannot open the device, operations on memory of GPUs fail on all ranks with its
+ * status. A failure of the device is one of the reducer. */
 typedef struct ring_operation {
   size_t struct_size;
   ring_operation_kind kind;
@@ -129,6 +142,8 @@ typedef struct ring_operation {
   size_t buffer_count;
   const ring_dtype *dtypes; /* of the buffers, or NULL: `dtype` */
   const char *note;         /* or NULL */
+  ring_memory memory;       /* of all tensors */
+  void *stream;             /* of the inputs on a GPU: a CUstream; NULL: the default stream */
 } ring_operation;
 
 #ifdef __cplusplus
@@ -188,12 +203,18 @@ typedef struct ring_reducer_counters {
   uint64_t negotiations; /* exchanges of descriptions of new names */
   uint64_t operations;   /* completed submissions */
   uint64_t runs;         /* collectives that carried them out */
+  uint64_t gpu_runs;     /* those on memory of GPUs */
   uint64_t cached;       /* names that are agreed on at present */
   uint64_t threshold;    /* at present */
   double cycle_time;     /* at present */
 } ring_reducer_counters;
 
 RING_API void ring_reducer_counters_read(ring_reducer *reducer, ring_reducer_counters *counters);
+
+/* How operations on memory of GPUs are carried out (ring_device_explain). RING_INVALID before the first one. Texts live
+ * as long as the reducer. */
+RING_API ring_status ring_reducer_explain_device(ring_reducer *reducer,
+                                                 struct ring_device_explanation *explanation);
 
 #ifdef __cplusplus
 }

@@ -17,10 +17,13 @@
 
 /* ---- Hooks -------------------------------------------------------------------------------- */
 
-/* The interrupt hook of the reducer's communicator. */
+/* The interrupt hook of the reducer's communicator and device. A device tells the other ranks the reason. */
 static int cycle_interrupt(void *arg) {
   ring_reducer *reducer = arg;
-  if (atomic_load(&reducer->aborts)) return 1;
+  if (atomic_load(&reducer->aborts)) {
+    ring_reducer_gpu_abort(&reducer->gpu, reducer->reason);
+    return 1;
+  }
   return reducer->hooks && reducer->interrupt != NULL ? reducer->interrupt(reducer->interrupt_arg)
                                                       : 0;
 }
@@ -67,14 +70,18 @@ static void cycle_name_tensors(const ring_reducer *reducer, const char *message,
            message);
 }
 
-/* The log hook of the reducer's communicator. An idle rank waits in a cycle for the other ranks' next tick. */
+/* The log hook of the reducer's communicator. An idle rank waits in a cycle for the other ranks' next tick. A
+ * device reports how it is opened. */
 static void cycle_log(void *arg, const char *message) {
   ring_reducer *reducer = arg;
   char text[sizeof reducer->text];
   reducer_lock(reducer);
   bool idle = reducer->in_flight == 0 && reducer->negotiation.mine == MEMBER_ACTIVE;
-  if (!idle) {
-    cycle_name_tensors(reducer, message, text, sizeof text);
+  if (!idle || reducer->gpu.opens) {
+    if (reducer->gpu.opens)
+      snprintf(text, sizeof text, "%s", message);
+    else
+      cycle_name_tensors(reducer, message, text, sizeof text);
     cycle_keep(reducer, text);
     if (reducer->hooks) cycle_deliver(reducer);
   }
@@ -139,17 +146,20 @@ void ring_cycle_abort(ring_reducer *reducer, const char *reason) {
 
 /* ---- A cycle ------------------------------------------------------------------------------ */
 
+/* Completes the submissions of `runs` runs. */
 static void cycle_complete(ring_reducer *reducer, ring_ready *const *items, size_t count,
-                           const ring_error *refusal) {
+                           const ring_error *refusal, uint64_t runs) {
   reducer_lock(reducer);
   for (size_t i = 0; i < count; i++) {
     if (items[i]->submission == NULL) continue;
     ring_cache_withdraw(&reducer->negotiation.cache, items[i]->entry);
     ring_submission_complete(items[i]->submission, refusal->status == RING_OK ? NULL : refusal);
+    items[i]->submission = NULL;
     reducer->in_flight--;
     reducer->operations++;
   }
-  reducer->runs++;
+  reducer->runs += runs;
+  reducer->gpu_runs = reducer->gpu.runs;
   progress_changed(&reducer->progress);
   reducer_unlock(reducer);
 }
@@ -163,8 +173,23 @@ static bool cycle_reserve_items(ring_reducer *reducer, size_t count) {
   return true;
 }
 
+/* Completes what GPUs carry out, when they have. All runs of the cycle are on the stream before the wait. */
+static ring_status cycle_await_gpu(ring_reducer *reducer, uint64_t runs) {
+  const ring_negotiation *negotiation = &reducer->negotiation;
+  const ring_error none = {.status = RING_OK};
+  size_t count = 0;
+  if (runs == 0) return RING_OK;
+  ring_status status = ring_reducer_gpu_await(&reducer->gpu);
+  for (size_t i = 0; i < negotiation->ready_count; i++)
+    if (negotiation->ready[i].tensor.memory == RING_MEMORY_GPU)
+      reducer->items[count++] = &negotiation->ready[i];
+  if (status == RING_OK) cycle_complete(reducer, reducer->items, count, &none, runs);
+  return status;
+}
+
 static ring_status cycle_run_ready(ring_reducer *reducer) {
   ring_negotiation *negotiation = &reducer->negotiation;
+  uint64_t gpu_runs = 0;
   ring_fusion_plan plan = {.ready = negotiation->ready,
                            .count = negotiation->ready_count,
                            .threshold = reducer->threshold};
@@ -175,9 +200,12 @@ static ring_status cycle_run_ready(ring_reducer *reducer) {
     if (status == RING_INVALID) /* on this rank alone: the other ranks wait in the operation */
       ring_comm_abort(reducer->comm, ring_comm_error(reducer->comm)->message);
     if (status != RING_OK) return status;
-    cycle_complete(reducer, reducer->items, count, &refusal);
+    if (reducer->items[0]->tensor.memory == RING_MEMORY_GPU && refusal.status == RING_OK)
+      gpu_runs++;
+    else
+      cycle_complete(reducer, reducer->items, count, &refusal, 1);
   }
-  return RING_OK;
+  return cycle_await_gpu(reducer, gpu_runs);
 }
 
 /* All ranks take the settings of rank 0. */
@@ -189,6 +217,14 @@ static ring_status cycle_tune(ring_reducer *reducer) {
   reducer->cycle_time = reducer->autotune.now.cycle_time;
   reducer_unlock(reducer);
   return RING_OK;
+}
+
+/* A device fails alone: the communicator ends with it. No memory is in use when the submissions complete. */
+static void cycle_break(ring_reducer *reducer, ring_error *error) {
+  *error = reducer->gpu.failure;
+  if (error->status == RING_OK) *error = *ring_comm_error(reducer->comm);
+  ring_reducer_gpu_fail(&reducer->gpu, error->message);
+  ring_comm_abort(reducer->comm, error->message);
 }
 
 /* Without the mutex. *progress: something was agreed on or completed. */
@@ -213,7 +249,9 @@ static void cycle_turn(ring_reducer *reducer, bool hooks) {
   reducer->hooks = hooks;
   uint64_t before = reducer->submitted;
   reducer_unlock(reducer);
+  ring_error error;
   ring_status status = cycle_run(reducer, &progress);
+  if (status != RING_OK) cycle_break(reducer, &error);
   reducer_lock(reducer);
   ring_progress_end(&reducer->progress);
   reducer->in_flight -= reducer->negotiation.settled;
@@ -221,7 +259,7 @@ static void cycle_turn(ring_reducer *reducer, bool hooks) {
   progress = progress || reducer->negotiation.settled > 0 || before != reducer->submitted;
   reducer->negotiation.settled = 0;
   if (status != RING_OK) {
-    cycle_fail(reducer, ring_comm_error(reducer->comm));
+    cycle_fail(reducer, &error);
   } else if (reducer->negotiation.closing == reducer->negotiation.size) {
     reducer->closed = true;
   } else if (atomic_load(&reducer->aborts)) { /* during the cycle, which did not notice */

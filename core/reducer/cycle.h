@@ -37,6 +37,7 @@ struct ring_reducer {
   size_t references; /* one of the user, one of each submission that was not freed */
   ring_comm *comm;   /* NULL when it was freed */
   ring_negotiation negotiation;
+  ring_reducer_gpu gpu;
   ring_execution execution;
   ring_stall stall;
   ring_autotune autotune;
@@ -66,7 +67,7 @@ struct ring_reducer {
   bool hooks; /* the thread in the cycle may call hooks of the user */
   bool kept;  /* a warning waits in `text` for a thread that waits */
   char text[1024];
-  uint64_t operations, runs;
+  uint64_t operations, runs, gpu_runs;
 };
 
 static inline void reducer_lock(ring_reducer *reducer) {

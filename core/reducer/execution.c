@@ -8,9 +8,11 @@
 #include "base/error.h"
 #include "engine/scale.h"
 
-bool ring_execution_init(ring_execution *execution, const ring_negotiation *negotiation) {
+bool ring_execution_init(ring_execution *execution, const ring_negotiation *negotiation,
+                         ring_reducer_gpu *gpu) {
   size_t size = (size_t)negotiation->size;
   *execution = (ring_execution){.negotiation = negotiation,
+                                .gpu = gpu,
                                 .sends = calloc(size, sizeof(size_t)),
                                 .receives = calloc(size, sizeof(size_t)),
                                 .send_rows = calloc(size, sizeof(int64_t)),
@@ -40,10 +42,18 @@ static ring_status execution_no_memory(const ring_execution *execution) {
 }
 
 /* Zeroed memory of a rank that has joined; NULL without memory. */
-static uint8_t *execution_zeros(ring_execution *execution, size_t bytes) {
+static uint8_t *execution_host_zeros(ring_execution *execution, size_t bytes) {
   if (!ring_bytes_reserve(&execution->zeros, bytes + 1)) return NULL;
   memset(execution->zeros.bytes, 0, bytes);
   return execution->zeros.bytes;
+}
+
+/* The same, where the tensors of the other ranks are. */
+static ring_status execution_zeros(ring_execution *execution, ring_memory memory, size_t bytes,
+                                   void **zeros) {
+  if (memory == RING_MEMORY_GPU) return ring_reducer_gpu_zeros(execution->gpu, bytes, zeros);
+  *zeros = execution_host_zeros(execution, bytes);
+  return *zeros != NULL ? RING_OK : execution_no_memory(execution);
 }
 
 /* Memory of a result, which the user frees with ring_free. */
@@ -100,25 +110,33 @@ static bool execution_add_ready(ring_execution *execution, const ring_ready *rea
   return enough;
 }
 
-/* Lists the buffers of a dtype. */
-static bool execution_list(ring_execution *execution, ring_ready *const *items, size_t count,
-                           ring_dtype dtype) {
+/* Zeros for the tensors that only the other ranks know, so the sum of their bytes may be anything. */
+static ring_status execution_missing(ring_execution *execution, ring_ready *const *items,
+                                     size_t count, uint8_t **zeros) {
   size_t missing = 0;
-  uint8_t *zeros =
-      NULL; /* of tensors that only the other ranks know, so their sum may be anything */
-  bool enough = true;
-  execution->buffer_count = 0;
+  void *memory = NULL;
+  ring_status status = RING_OK;
   for (size_t i = 0; i < count; i++)
     if (items[i]->submission == NULL &&
         __builtin_add_overflow(missing, ring_tensor_bytes(&items[i]->tensor), &missing))
-      return false;
-  if (missing > 0) zeros = execution_zeros(execution, missing);
-  if (missing > 0 && zeros == NULL) return false;
-  for (size_t i = 0; enough && i < count; i++)
+      return execution_no_memory(execution);
+  if (missing > 0) status = execution_zeros(execution, items[0]->tensor.memory, missing, &memory);
+  *zeros = memory;
+  return status;
+}
+
+/* Lists the buffers of a dtype. */
+static ring_status execution_list(ring_execution *execution, ring_ready *const *items, size_t count,
+                                  ring_dtype dtype) {
+  uint8_t *zeros;
+  bool enough = true;
+  ring_status status = execution_missing(execution, items, count, &zeros);
+  execution->buffer_count = 0;
+  for (size_t i = 0; status == RING_OK && enough && i < count; i++)
     enough = items[i]->submission != NULL
                  ? execution_add_ready(execution, items[i], dtype)
                  : execution_add_zeros(execution, &items[i]->tensor, dtype, &zeros);
-  return enough;
+  return enough ? status : execution_no_memory(execution);
 }
 
 static void execution_prescale(ring_execution *execution, const ring_tensor *tensor,
@@ -138,17 +156,30 @@ static void execution_postscale(const ring_execution *execution, const ring_tens
   }
 }
 
+static ring_status execution_reduce(ring_execution *execution, ring_dtype dtype, ring_op op) {
+  ring_comm *comm = execution_comm(execution);
+  const ring_buffer *buffers = execution->buffers;
+  if (execution->buffer_count == 1)
+    return ring_allreduce(comm, buffers->input, buffers->output, buffers->count, dtype, op);
+  return ring_allreduce_group(comm, buffers, execution->buffer_count, dtype, op);
+}
+
+/* The device multiplies by the factors. */
+static ring_status execution_reduce_on_gpu(ring_execution *execution, const ring_tensor *tensor,
+                                           ring_dtype dtype) {
+  ring_comm_scale(execution_comm(execution), tensor->prescale, tensor->postscale);
+  ring_reducer_gpu_place(execution->gpu);
+  return execution_reduce(execution, dtype, tensor->op);
+}
+
 static ring_status execution_allreduce(ring_execution *execution, ring_ready *const *items,
                                        size_t count, ring_dtype dtype) {
   const ring_tensor *tensor = &items[0]->tensor;
-  if (!execution_list(execution, items, count, dtype)) return execution_no_memory(execution);
+  ring_status status = execution_list(execution, items, count, dtype);
+  if (status != RING_OK) return status;
+  if (tensor->memory == RING_MEMORY_GPU) return execution_reduce_on_gpu(execution, tensor, dtype);
   execution_prescale(execution, tensor, dtype);
-  const ring_buffer *buffers = execution->buffers;
-  ring_status status = execution->buffer_count == 1
-                           ? ring_allreduce(execution_comm(execution), buffers->input,
-                                            buffers->output, buffers->count, dtype, tensor->op)
-                           : ring_allreduce_group(execution_comm(execution), buffers,
-                                                  execution->buffer_count, dtype, tensor->op);
+  status = execution_reduce(execution, dtype, tensor->op);
   if (status == RING_OK) execution_postscale(execution, tensor, dtype);
   return status;
 }
@@ -181,7 +212,7 @@ static const void *execution_pad(ring_execution *execution, const ring_ready *re
   int size = execution->negotiation->size;
   int64_t rows = ring_tensor_extent(tensor, 0);
   size_t width = ring_dtype_size(tensor->dtype), bytes = (size_t)(part * size) * row * width;
-  if (ready->submission == NULL) return execution_zeros(execution, bytes);
+  if (ready->submission == NULL) return execution_host_zeros(execution, bytes);
   if (rows % size == 0 && tensor->prescale == 1) return ready->submission->input;
   if (!ring_bytes_reserve(&execution->padded, bytes + 1)) return NULL;
   memset(execution->padded.bytes, 0, bytes);
@@ -235,9 +266,11 @@ static ring_status execution_broadcast(ring_execution *execution, const ring_rea
     input = negotiation->rank == tensor->root ? ready->submission->input : NULL;
     output = copies ? ready->submission->output : (void *)ready->submission->input;
   } else {
-    output = execution_zeros(execution, count * ring_dtype_size(tensor->dtype));
-    if (output == NULL) return execution_no_memory(execution);
+    size_t bytes = count * ring_dtype_size(tensor->dtype);
+    ring_status status = execution_zeros(execution, tensor->memory, bytes, &output);
+    if (status != RING_OK) return status;
   }
+  if (tensor->memory == RING_MEMORY_GPU) ring_reducer_gpu_place(execution->gpu);
   return ring_broadcast(negotiation->comm, input, output, count, tensor->dtype, tensor->root);
 }
 
@@ -325,10 +358,24 @@ static ring_status execution_run_one(ring_execution *execution, const ring_ready
   return status;
 }
 
+/* The device is open, and its work follows that of the streams of this rank. */
+static ring_status execution_begin_on_gpu(ring_execution *execution, ring_ready *const *items,
+                                          size_t count, ring_error *refusal) {
+  ring_status status = ring_reducer_gpu_open(execution->gpu, refusal);
+  for (size_t i = 0; status == RING_OK && refusal->status == RING_OK && i < count; i++)
+    if (items[i]->submission != NULL)
+      status = ring_reducer_gpu_follow(execution->gpu, items[i]->submission);
+  return status;
+}
+
 ring_status ring_execution_run(ring_execution *execution, ring_ready *const *items, size_t count,
                                ring_error *refusal) {
   ring_operation_kind kind = items[0]->tensor.kind;
   refusal->status = RING_OK;
+  if (items[0]->tensor.memory == RING_MEMORY_GPU) {
+    ring_status status = execution_begin_on_gpu(execution, items, count, refusal);
+    if (status != RING_OK || refusal->status != RING_OK) return status;
+  }
   if (kind == RING_OPERATION_ALLREDUCE || kind == RING_OPERATION_ALLREDUCE_GROUP)
     return items[0]->tensor.mixed
                ? execution_allreduce_mixed(execution, items)

@@ -7,8 +7,9 @@ static bool plan_fuses(const ring_tensor *tensor) {
 }
 
 static bool plan_is_alike(const ring_tensor *one, const ring_tensor *other) {
-  return plan_fuses(other) && one->dtype == other->dtype && one->op == other->op &&
-         one->prescale == other->prescale && one->postscale == other->postscale;
+  return plan_fuses(other) && one->memory == other->memory && one->dtype == other->dtype &&
+         one->op == other->op && one->prescale == other->prescale &&
+         one->postscale == other->postscale;
 }
 
 size_t ring_fusion_plan_next(ring_fusion_plan *plan, ring_ready **items) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fusion plan: which of the ready names run together. Allreduces of one dtype, op and pair of factors
- * do, in the order of their slots, up to the threshold; every other operation runs alone. The plan
+ * The fusion plan: which of the ready names run together. Allreduces of one memory, dtype, op and pair of
+ * factors do, in the order of their slots, up to the threshold; every other operation runs alone. The plan
  * depends on slots and descriptions only, so all ranks plan alike.
  */
 #ifndef RING_REDUCER_FUSION_PLAN_H

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "device/cuda_api.h"
 #include "sparkring.h"
 
 struct ring_submission {
@@ -28,6 +29,7 @@ struct ring_submission {
   const ring_buffer *buffers;
   size_t buffer_count;
   const int64_t *splits;
+  ring_cuda_event mark; /* of inputs on a GPU: after it they are there; NULL: followed */
   const uint8_t *description;
   size_t length;
   void *result; /* output that the library has allocated, and its rows */

@@ -9,7 +9,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 
-enum { TENSOR_HEAD = 27, TENSOR_TEXT_EXTENTS = 8, TENSOR_TEXT_NOTE = 100 };
+enum { TENSOR_HEAD = 28, TENSOR_TEXT_EXTENTS = 8, TENSOR_TEXT_NOTE = 100 };
 
 enum { TENSOR_KINDS = RING_OPERATION_BARRIER + 1 };
 
@@ -65,6 +65,27 @@ static ring_status tensor_check_reduction(const ring_operation *operation, ring_
     return ring_error_set(error, RING_INVALID, rank, 0, "\"%s\": bool has no factors",
                           operation->name);
   return RING_OK;
+}
+
+/* Whether a device carries out an operation of this kind, `plain` without factors. */
+static bool tensor_suits_gpu(ring_operation_kind kind, ring_dtype dtype, bool plain) {
+  if (kind == RING_OPERATION_BROADCAST) return true;
+  if (kind != RING_OPERATION_ALLREDUCE && kind != RING_OPERATION_ALLREDUCE_GROUP) return false;
+  return plain || dtype == RING_FLOAT16 || dtype == RING_BFLOAT16 || dtype == RING_FLOAT32 ||
+         dtype == RING_FLOAT64;
+}
+
+static ring_status tensor_check_gpu(const ring_operation *operation, ring_dtype dtype, int rank,
+                                    ring_error *error) {
+  bool plain = operation->prescale == 1 && operation->postscale == 1;
+  if (tensor_suits_gpu(operation->kind, dtype, plain)) return RING_OK;
+  if (tensor_suits_gpu(operation->kind, dtype, true))
+    return ring_error_set(error, RING_UNSUPPORTED, rank, 0,
+                          "\"%s\": %s on GPUs has no factors: multiply the array", operation->name,
+                          ring_dtype_name(dtype));
+  return ring_error_set(error, RING_UNSUPPORTED, rank, 0,
+                        "\"%s\": %s takes no arrays on GPUs: copy the array to the host",
+                        operation->name, ring_operation_name(operation->kind));
 }
 
 static ring_status tensor_check_splits(const ring_operation *operation, int rank, int size,
@@ -128,6 +149,21 @@ static ring_status tensor_check_counts(const ring_operation *operation, int rank
   return RING_OK;
 }
 
+/* The dtypes of a group, or the only one. */
+static ring_status tensor_check_dtypes(const ring_operation *operation, int rank,
+                                       ring_error *error) {
+  bool group = operation->kind == RING_OPERATION_ALLREDUCE_GROUP && operation->dtypes != NULL;
+  ring_status status = RING_OK;
+  for (size_t i = 0; i < (group ? operation->buffer_count : 1) && status == RING_OK; i++) {
+    const ring_dtype dtype = tensor_dtype_of(operation, i);
+    if (ring_operation_reduces(operation->kind))
+      status = tensor_check_reduction(operation, dtype, rank, error);
+    if (status == RING_OK && operation->memory == RING_MEMORY_GPU)
+      status = tensor_check_gpu(operation, dtype, rank, error);
+  }
+  return status;
+}
+
 ring_status ring_tensor_check(const ring_operation *operation, int rank, int size,
                               ring_error *error) {
   ring_operation_kind kind = operation->kind;
@@ -143,12 +179,10 @@ ring_status ring_tensor_check(const ring_operation *operation, int rank, int siz
   if (kind == RING_OPERATION_BROADCAST && (operation->root < 0 || operation->root >= size))
     return ring_error_set(error, RING_INVALID, rank, 0, "\"%s\": root %d is not in 0 to %d",
                           operation->name, operation->root, size - 1);
-  ring_status status = RING_OK;
-  size_t dtypes = kind == RING_OPERATION_ALLREDUCE_GROUP && operation->dtypes != NULL
-                      ? operation->buffer_count
-                      : 1;
-  for (size_t i = 0; i < dtypes && status == RING_OK && ring_operation_reduces(kind); i++)
-    status = tensor_check_reduction(operation, tensor_dtype_of(operation, i), rank, error);
+  if (operation->memory != RING_MEMORY_HOST && operation->memory != RING_MEMORY_GPU)
+    return ring_error_set(error, RING_INVALID, rank, 0, "\"%s\": %d is not a kind of memory",
+                          operation->name, (int)operation->memory);
+  ring_status status = tensor_check_dtypes(operation, rank, error);
   if (status == RING_OK)
     status = kind == RING_OPERATION_ALLREDUCE_GROUP
                  ? tensor_check_counts(operation, rank, size, error)
@@ -194,6 +228,7 @@ void ring_tensor_encode(const ring_operation *operation, uint8_t *to) {
   to = bytes_put(to, (uint64_t)kind, 1);
   to = bytes_put(to, kind == RING_OPERATION_BARRIER ? 0 : (uint64_t)first, 1);
   to = bytes_put(to, reduces ? (uint64_t)operation->op : 0, 1);
+  to = bytes_put(to, kind == RING_OPERATION_BARRIER ? 0 : (uint64_t)operation->memory, 1);
   to = bytes_put(to, kind == RING_OPERATION_BROADCAST ? (uint64_t)operation->root : 0, 4);
   to = tensor_put_factor(to, reduces ? operation->prescale : 1);
   to = tensor_put_factor(to, reduces ? operation->postscale : 1);
@@ -219,6 +254,8 @@ static double tensor_get_factor(bytes_cursor *from) {
 /* A dtype and the fields that belong to a reduction. */
 static bool tensor_reduces_well(const ring_tensor *tensor, ring_dtype dtype) {
   bool plain = tensor->prescale == 1 && tensor->postscale == 1;
+  if (tensor->memory == RING_MEMORY_GPU && !tensor_suits_gpu(tensor->kind, dtype, plain))
+    return false;
   if (!ring_operation_reduces(tensor->kind)) return tensor->op == (ring_op)0 && plain;
   return ring_op_allowed(tensor->op, dtype) && (plain || dtype != RING_BOOL);
 }
@@ -256,7 +293,9 @@ static bool tensor_shape_fits(const ring_tensor *tensor, int size) {
 
 static bool tensor_is_good(const ring_tensor *tensor, int size) {
   ring_operation_kind kind = tensor->kind;
-  if (kind > RING_OPERATION_BARRIER || !tensor_reduces_well(tensor, tensor->dtype)) return false;
+  if (kind > RING_OPERATION_BARRIER || tensor->memory > RING_MEMORY_GPU ||
+      !tensor_reduces_well(tensor, tensor->dtype))
+    return false;
   if (tensor->root != 0 &&
       (kind != RING_OPERATION_BROADCAST || tensor->root < 0 || tensor->root >= size))
     return false;
@@ -290,6 +329,7 @@ bool ring_tensor_decode(const uint8_t *bytes, size_t length, int size, ring_tens
   tensor->kind = (ring_operation_kind)bytes_cursor_get(&from, 1);
   tensor->dtype = (ring_dtype)bytes_cursor_get(&from, 1);
   tensor->op = (ring_op)bytes_cursor_get(&from, 1);
+  tensor->memory = (ring_memory)bytes_cursor_get(&from, 1);
   tensor->root = (int32_t)(uint32_t)bytes_cursor_get(&from, 4);
   tensor->prescale = tensor_get_factor(&from);
   tensor->postscale = tensor_get_factor(&from);
@@ -370,7 +410,7 @@ void ring_tensor_text(const ring_tensor *tensor, char *text, size_t size) {
     if (!tensor->mixed) tensor_append(text, size, "%s ", ring_dtype_name(tensor->dtype));
     tensor_append(text, size, group ? "counts [" : "[");
     tensor_append_extents(tensor, text, size);
-    tensor_append(text, size, "]");
+    tensor_append(text, size, tensor->memory == RING_MEMORY_GPU ? "] on GPUs" : "]");
   }
   if (tensor->kind == RING_OPERATION_BROADCAST)
     tensor_append(text, size, ", root %d", tensor->root);

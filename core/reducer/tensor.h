@@ -3,7 +3,7 @@
  * The description of a named tensor: what all ranks have to pass alike. It is kept and sent as bytes, so
  * that two descriptions agree exactly when their bytes do.
  *
- *   kind u8, dtype u8, op u8, root i32, prescale f64, postscale f64, extents u32, then i64 each,
+ *   kind u8, dtype u8, op u8, memory u8, root i32, prescale f64, postscale f64, extents u32, then i64 each,
  *   of a group a dtype u8 for each extent, then the note of the caller
  *
  * The extents are the shape or, of a group, the counts of its buffers. The first extent of an allgather
@@ -22,6 +22,7 @@ typedef struct ring_tensor {
   ring_operation_kind kind;
   ring_dtype dtype;
   ring_op op;
+  ring_memory memory;
   int root;
   double prescale, postscale;
   uint32_t extent_count;

@@ -56,8 +56,8 @@ from sparkring._core import (
 )
 from sparkring._core import version as __version__
 from sparkring._device.array import DeviceArray
-from sparkring._device.device import Device, DeviceExplanation
-from sparkring._explanation import Explanation
+from sparkring._device.device import Device
+from sparkring._explanation import DeviceExplanation, Explanation
 from sparkring._init import init
 from sparkring._messages import Messages, MessageStatus, Transfer
 from sparkring._reducer import Reducer

@@ -113,6 +113,7 @@ class Communicator(Locations, ReduceScatters, Groups, Objects, Resources, Timeli
     messages = _messages.messages
     reducer = _reducer.reducer
     device = _device.device
+    _device_libraries = _device.usual_libraries
     mpi_init = _mpi_init.mpi_init
     mpi_run = _mpi_run.mpi_run
     progress = _run_state.progress

@@ -43,6 +43,9 @@ def reducer_open(
     stall_timeout: float,
     autotune: bool,
     autotune_log: str | None,
+    path: str,
+    nccl: str | None,
+    nvrtc: str | None,
     /,
 ) -> ReducerHandle: ...
 def messages_open(comm: CommunicatorBase, /) -> MessagesHandle: ...
@@ -121,6 +124,8 @@ class DeviceTensor:
 class DeviceHandle:
     @property
     def gpu(self) -> int: ...
+    @property
+    def path(self) -> str: ...
     def alltoallv(
         self,
         input: int,
@@ -194,6 +199,7 @@ class ReducerHandle:
     def close(self) -> None: ...
     def abort(self, reason: str | None, /) -> None: ...
     def counters(self) -> dict[str, Any]: ...
+    def explain_device(self) -> tuple[str, str, int, str, int, int, int, int, int, str] | None: ...
 
 @disjoint_base
 class SubmissionBase:

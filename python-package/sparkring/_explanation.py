@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The result of `Communicator.explain`."""
+"""The results of `Communicator.explain` and `Device.explain`."""
 
 from __future__ import annotations
 
@@ -62,6 +62,49 @@ class Explanation:
     seconds: float
     runner_up: str | None
     runner_up_seconds: float | None
+    text: str
+
+    def __str__(self) -> str:
+        """Return the text."""
+        return self.text
+
+
+@dataclass(frozen=True)
+class DeviceExplanation:
+    """The way in which a device carries out its calls, and the reason; as text, all of it in words.
+
+    Attributes
+    ----------
+    path : str
+        ``"nccl"``, or ``"host"``: through page-locked memory and the communicator.
+    reason : str
+        The reason why NCCL is not used, with rank and host; ``""`` with NCCL.
+    gpu : int
+        The number of this rank's GPU in this process.
+    gpu_name : str
+        The name of the GPU.
+    nccl_version : int
+        22803 for 2.28.3; 0 where NCCL is not used.
+    cuda_version : int
+        Of the driver: 13000 for 13.0.
+    page_locked : int
+        1 where the memory of the host is page-locked, 0 where it is not, -1 while nothing has gone
+        through the host.
+    calls, launches : int
+        Collectives and kernels since the device was opened.
+    text : str
+        All of this in words.
+    """
+
+    path: str
+    reason: str
+    gpu: int
+    gpu_name: str
+    nccl_version: int
+    cuda_version: int
+    page_locked: int
+    calls: int
+    launches: int
     text: str
 
     def __str__(self) -> str:

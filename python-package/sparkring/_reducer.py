@@ -12,6 +12,7 @@ from sparkring import _core
 from sparkring import _options as options
 from sparkring._closing import Closing
 from sparkring._core import ReducerHandle
+from sparkring._explanation import DeviceExplanation
 from sparkring._submission import Submission
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ class Reducer(Closing):
     root and factors, else ``wait()`` raises `MismatchError` for that name on all ranks; later
     submissions work. For a name that some ranks do not submit it raises `TimeoutError` after
     ``stall_timeout``. Any thread may submit.
+
+    Arrays may be on a GPU of each rank, in `allreduce`, `allreduce_group` and `broadcast`; the
+    other operations take arrays of the host. The first such operation opens a device of the
+    reducer. A device reads an array after the work that is on its stream at the submission. When
+    ``wait()`` returns, the GPU has written the result.
 
     Examples
     --------
@@ -309,12 +315,25 @@ class Reducer(Closing):
     def counters(self) -> dict[str, Any]:
         """Return counts of cycles, negotiations, operations and runs, and the settings in use.
 
+        ``gpu_runs`` counts the runs on arrays on GPUs.
+
         Returns
         -------
         dict
             Numbers by name, since the reducer was opened.
         """
         return self._handle.counters()
+
+    def explain_device(self) -> DeviceExplanation | None:
+        """Explain how operations on arrays on GPUs are carried out, and why.
+
+        Returns
+        -------
+        DeviceExplanation or None
+            None before the first such operation.
+        """
+        told = self._handle.explain_device()
+        return None if told is None else DeviceExplanation(*told)
 
     def leave(self) -> None:
         """Announce that this rank submits nothing more; `close` follows.
@@ -373,6 +392,9 @@ def reducer(
 ) -> Reducer:
     """Open a reducer of all ranks, for named arrays in any order. Collective.
 
+    Arrays on GPUs take the path of the communicator's `device`, if it is open; else they go by
+    NCCL where every rank can use it, and through the host otherwise.
+
     Parameters
     ----------
     threshold : int
@@ -407,6 +429,7 @@ def reducer(
     PeerLostError, TimeoutError, AbortedError
         When a rank dies, hangs or aborts.
     """
+    device = self._device_get()
     handle = _core.reducer_open(
         self,
         options.check_count("threshold", threshold),
@@ -417,5 +440,7 @@ def reducer(
         else options.check_seconds("stall_timeout", stall_timeout),
         options.check_flag("autotune", autotune) or autotune_log is not None,
         None if autotune_log is None else os.fspath(autotune_log),
+        "auto" if device is None else device.path,
+        *self._device_libraries(),
     )
     return Reducer(handle)

@@ -182,17 +182,19 @@ static PyObject *device_test(PyObject *object, PyObject *args) {
   return PyBool_FromLong(done);
 }
 
-/* explain(): the fields of DeviceExplanation, in its order. */
+PyObject *device_tell(const ring_device_explanation *e) {
+  return Py_BuildValue("(ssisiiiKKs)", e->path == RING_DEVICE_NCCL ? "nccl" : "host", e->reason,
+                       e->gpu, e->gpu_name, e->nccl_version, e->cuda_version, e->page_locked,
+                       e->calls, e->launches, e->text);
+}
+
 static PyObject *device_explain(PyObject *object, PyObject *unused) {
   (void)unused;
   device_object *self = (device_object *)object;
-  ring_device_explanation e;
-  ring_status status = ring_device_explain(self->device, &e);
-  if (status != RING_OK)
-    return error_raise(device_state(self), status, ring_device_error(self->device));
-  return Py_BuildValue("(ssisiiiKKs)", e.path == RING_DEVICE_NCCL ? "nccl" : "host", e.reason,
-                       e.gpu, e.gpu_name, e.nccl_version, e.cuda_version, e.page_locked, e.calls,
-                       e.launches, e.text);
+  ring_device_explanation explanation;
+  ring_status status = ring_device_explain(self->device, &explanation);
+  if (status == RING_OK) return device_tell(&explanation);
+  return error_raise(device_state(self), status, ring_device_error(self->device));
 }
 
 /* check(): raises the failure of the device, without a question to the GPU, which may capture a graph. */
@@ -212,7 +214,7 @@ static PyObject *device_alloc(PyObject *object, PyObject *args) {
 
 /* ---- Its life ----------------------------------------------------------------------------- */
 
-static int read_path(module_state *state, const char *name, ring_device_path *path) {
+int device_read_path(module_state *state, const char *name, ring_device_path *path) {
   static const char *const names[] = {"auto", "nccl", "host"};
   for (int i = 0; i < 3; i++)
     if (strcmp(names[i], name) == 0) {
@@ -230,7 +232,7 @@ PyObject *device_open(PyObject *object, PyObject *args) {
   const char *path;
   if (!PyArg_ParseTuple(args, "sizzz", &path, &options.gpu, &options.nccl, &options.cuda,
                         &options.nvrtc) ||
-      read_path(state, path, &options.path) < 0)
+      device_read_path(state, path, &options.path) < 0)
     return NULL;
   device_object *self = (device_object *)PyType_GenericAlloc(state->device_type, 0);
   if (self == NULL) return NULL;
@@ -241,7 +243,10 @@ PyObject *device_open(PyObject *object, PyObject *args) {
     return NULL;
   }
   ring_device_explanation explanation;
-  if (ring_device_explain(self->device, &explanation) == RING_OK) self->gpu = explanation.gpu;
+  if (ring_device_explain(self->device, &explanation) == RING_OK) {
+    self->gpu = explanation.gpu;
+    self->has_nccl = explanation.path == RING_DEVICE_NCCL;
+  }
   Py_XDECREF((PyObject *)comm->device);
   Py_INCREF((PyObject *)self);
   comm->device = self;
@@ -288,6 +293,11 @@ static PyObject *get_gpu(PyObject *object, void *unused) {
   return PyLong_FromLong(((device_object *)object)->gpu);
 }
 
+static PyObject *get_path(PyObject *object, void *unused) {
+  (void)unused;
+  return PyUnicode_FromString(((device_object *)object)->has_nccl ? "nccl" : "host");
+}
+
 static PyObject *abort_method(PyObject *object, PyObject *args) {
   const char *reason;
   if (!PyArg_ParseTuple(args, "z:abort", &reason)) return NULL;
@@ -297,6 +307,7 @@ static PyObject *abort_method(PyObject *object, PyObject *args) {
 
 static PyGetSetDef properties[] = {
     {"gpu", get_gpu, NULL, NULL, NULL},
+    {"path", get_path, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

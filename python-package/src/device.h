@@ -13,12 +13,19 @@ typedef struct device_object {
   PyObject_HEAD ring_device *device;
   int size;      /* of its communicator */
   int gpu;       /* its number in this process */
+  bool has_nccl; /* its path */
   bool reported; /* a call has raised the failure of the device */
 } device_object;
 
 /* The methods _device_open(path, gpu, nccl, cuda, nvrtc), which is collective, and _device_get(): None before. */
 PyObject *device_open(PyObject *self, PyObject *args);
 PyObject *device_get(PyObject *self, PyObject *unused);
+
+/* Reads the name of a path. 0, or -1 with an exception. */
+int device_read_path(module_state *state, const char *name, ring_device_path *path);
+
+/* The fields of sparkring's DeviceExplanation, in its order. */
+PyObject *device_tell(const ring_device_explanation *explanation);
 
 /* Waits for a stream. 0, or -1 with an exception. */
 int device_join(device_object *self, void *stream);

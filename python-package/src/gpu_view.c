@@ -49,13 +49,14 @@ static int read_dtype(view *view, module_state *state, const char *name) {
 }
 
 int gpu_view_open(view *view, comm_object *comm, PyObject *object, const char *name,
-                  const char *dtype, bool opens) {
+                  const char *dtype, gpu_view_device device) {
+  static const char *const names[] = {"opens", "open", "apart"};
   PyObject *address, *shape, *stream;
   const char *read;
   int readonly;
   *view = (struct view){.name = name, .direct = true};
-  view->gpu = call_module(
-      "view", Py_BuildValue("(OOszO)", comm, object, name, dtype, opens ? Py_True : Py_False));
+  view->gpu =
+      call_module("view", Py_BuildValue("(OOszs)", comm, object, name, dtype, names[device]));
   if (view->gpu &&
       PyArg_ParseTuple(view->gpu, "OOsOpO", &address, &shape, &read, &stream, &readonly,
                        &view->gpu_array) &&
@@ -91,5 +92,11 @@ PyObject *gpu_view_finish(const view *view) {
 }
 
 int gpu_view_join(const view *view, const struct view *other, comm_object *comm) {
-  return view->stream == other->stream ? 0 : device_join(comm->device, other->stream);
+  if (view->stream == other->stream) return 0;
+  if (comm->device != NULL) return device_join(comm->device, other->stream);
+  error_invalid(comm_state(comm),
+                "%s and %s are on different streams: use one stream for all arrays of the call, or "
+                "call comm.device() on all ranks first",
+                view->name, other->name);
+  return -1;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Views of arrays in the memory of GPUs. sparkring._device.operand reads them: their libraries have no common protocol
- * that names a stream. The first call of a communicator with such an array opens its device.
+ * that names a stream. The first call of a communicator with such an array opens its device. A reducer has a device
+ * apart, which the core opens.
  */
 #ifndef SPARKRING_GPU_VIEW_H
 #define SPARKRING_GPU_VIEW_H
@@ -9,9 +10,12 @@
 #include "comm.h"
 #include "view.h"
 
-/* Views an array; `opens`: the device may be opened for it. 0, or -1 with an exception. */
+/* The device for an array: that of the communicator, which may be opened for it, or is open; or one apart. */
+typedef enum gpu_view_device { GPU_VIEW_OPENS, GPU_VIEW_OPEN, GPU_VIEW_APART } gpu_view_device;
+
+/* Views an array. 0, or -1 with an exception. */
 int gpu_view_open(view *view, comm_object *comm, PyObject *object, const char *name,
-                  const char *dtype, bool opens);
+                  const char *dtype, gpu_view_device device);
 
 /* Makes memory of a shape for a result like `input`. gpu_view_finish makes the array of it. */
 int gpu_view_make(view *view, comm_object *comm, const char *name, const struct view *input,

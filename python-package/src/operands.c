@@ -11,7 +11,6 @@
 
 #include "dlpack_dtype.h"
 #include "error.h"
-#include "gpu_view.h"
 #include "memory.h"
 
 #define SHAPE_TEXT 256 /* more than the core keeps */
@@ -54,9 +53,12 @@ static int open_gpu_input(operands *operands, comm_object *self, operands_memory
   ring_error error = {.status = RING_UNSUPPORTED, .rank = -1};
   if (call == NULL && memory == OPERANDS_HOST)
     return view_refuse_gpu(&operands->in, comm_state(self));
+  operands->device = memory == OPERANDS_GPU         ? GPU_VIEW_OPENS
+                     : memory == OPERANDS_APART_GPU ? GPU_VIEW_APART
+                                                    : GPU_VIEW_OPEN;
   if (call == NULL)
     return gpu_view_open(&operands->in, self, operands->input, operands->input_name,
-                         operands->dtype, memory == OPERANDS_GPU);
+                         operands->dtype, operands->device);
   snprintf(error.message, sizeof error.message,
            "%s takes no arrays on GPUs: copy the array to the host, as with x.cpu() or x.get()",
            call);
@@ -183,7 +185,9 @@ static int refuse_mixed(const char *name, module_state *state) {
 
 static int view_given_on_gpu(operands *operands, comm_object *self, PyObject *out) {
   const char *dtype = operands->in.dtype == RING_BFLOAT16 ? "bfloat16" : NULL;
-  if (gpu_view_open(&operands->out, self, out, operands->output_name, dtype, false) < 0) return -1;
+  const gpu_view_device device =
+      operands->device == GPU_VIEW_OPENS ? GPU_VIEW_OPEN : operands->device;
+  if (gpu_view_open(&operands->out, self, out, operands->output_name, dtype, device) < 0) return -1;
   return gpu_view_join(&operands->in, &operands->out, self);
 }
 

@@ -10,6 +10,7 @@
 
 #include "comm.h"
 #include "dlpack_output.h"
+#include "gpu_view.h"
 #include "view.h"
 
 typedef struct operands {
@@ -24,11 +25,12 @@ typedef struct operands {
   view in, out;
   double prescale, postscale; /* factors of a reduction; in a group, those of the first */
   const char *dtype;          /* the caller's name of the dtype of x, or NULL */
-  bool read;   /* the core reads the input on this rank, not only its shape and dtype */
-  bool scalar; /* a number went in and a number comes out */
-  bool given;  /* the output is the caller's */
-  bool same;   /* the output has the shape of x */
-  bool rows;   /* ranks may differ in the first dimension of x */
+  bool read;              /* the core reads the input on this rank, not only its shape and dtype */
+  bool scalar;            /* a number went in and a number comes out */
+  bool given;             /* the output is the caller's */
+  bool same;              /* the output has the shape of x */
+  bool rows;              /* ranks may differ in the first dimension of x */
+  gpu_view_device device; /* which carries out the call, for arrays on a GPU */
 } operands;
 
 /* The shape of the result relative to x, and the permitted overlap. */
@@ -39,9 +41,14 @@ typedef enum operands_kind {
   OPERANDS_MIXED, /* of the shape of x, which is cut in the same way; never in place */
 } operands_kind;
 
-/* The memory that a call takes: of the host; or also of a GPU, for which the first call opens a device, or for which
- * a device is open already. */
-typedef enum operands_memory { OPERANDS_HOST, OPERANDS_GPU, OPERANDS_OPEN_GPU } operands_memory;
+/* The memory that a call takes: of the host; or also of a GPU, for which the first call opens the device of the
+ * communicator, for which that is open already, or for which what carries out the call has a device of its own. */
+typedef enum operands_memory {
+  OPERANDS_HOST,
+  OPERANDS_GPU,
+  OPERANDS_OPEN_GPU,
+  OPERANDS_APART_GPU
+} operands_memory;
 
 /* Views x; NULL with an exception. `index` is its place in a group, or -1. */
 operands *operands_open(comm_object *self, PyObject *x, int index, const char *dtype, bool read,

@@ -7,6 +7,7 @@
 
 #include "arguments.h"
 #include "collective.h"
+#include "device.h"
 #include "error.h"
 #include "gil.h"
 #include "object.h"
@@ -60,8 +61,12 @@ static int submit_open(submit_work *work, comm_object *comm, PyObject *x, PyObje
     const char *name;
     if (to == NULL || submit_read_dtype(dtype, i, &name) < 0) return -1;
     operands *o = operands_open(comm, work->group ? PyList_GetItem(x, i) : x,
-                                work->group ? (int)i : -1, name, true, OPERANDS_HOST);
+                                work->group ? (int)i : -1, name, true, OPERANDS_APART_GPU);
     if (o == NULL) return -1;
+    if (work->operands && operands_join(work->operands, o, comm) < 0) {
+      operands_finish(o, false);
+      return -1;
+    }
     if (!allocates && operands_result(o, comm, to, OPERANDS_SAME) < 0) return -1;
     *last = o;
     last = &o->next;
@@ -73,6 +78,10 @@ static int submit_fill(submit_work *work, comm_object *comm) {
   const operands *o = work->operands;
   ring_operation *operation = &work->operation;
   if (o) operation->dtype = o->in.dtype;
+  if (o && o->in.gpu) {
+    operation->memory = RING_MEMORY_GPU;
+    operation->stream = o->in.stream;
+  }
   if (work->group) {
     for (; o; o = o->next) operation->buffer_count++;
     work->buffers = PyMem_Calloc(operation->buffer_count + 1, sizeof(*work->buffers));
@@ -193,13 +202,17 @@ static PyObject *reducer_submit(PyObject *object, PyObject *args) {
 PyObject *reducer_open(PyObject *module, PyObject *args) {
   module_state *state = PyModule_GetState(module);
   ring_reducer_options options = RING_REDUCER_OPTIONS_INIT;
+  ring_device_options device = RING_DEVICE_OPTIONS_INIT;
   comm_object *comm;
   Py_ssize_t threshold, capacity;
+  const char *path;
   int autotune;
-  if (!PyArg_ParseTuple(args, "O!ndndpz:reducer_open", state->comm_type, &comm, &threshold,
+  if (!PyArg_ParseTuple(args, "O!ndndpzszz:reducer_open", state->comm_type, &comm, &threshold,
                         &options.cycle_time, &capacity, &options.stall_timeout, &autotune,
-                        &options.autotune_log))
+                        &options.autotune_log, &path, &device.nccl, &device.nvrtc) ||
+      device_read_path(state, path, &device.path) < 0)
     return NULL;
+  options.device = &device;
   options.autotune = autotune ? RING_ON : RING_OFF;
   options.threshold = (size_t)threshold;
   options.cache_capacity = (size_t)capacity;
@@ -255,11 +268,24 @@ static PyObject *reducer_counters(PyObject *object, PyObject *unused) {
   (void)unused;
   ring_reducer_counters c;
   ring_reducer_counters_read(((reducer_object *)object)->reducer, &c);
-  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:d}", "cycles", (unsigned long long)c.cycles,
+  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:d}", "cycles", (unsigned long long)c.cycles,
                        "negotiations", (unsigned long long)c.negotiations, "operations",
                        (unsigned long long)c.operations, "runs", (unsigned long long)c.runs,
-                       "cached", (unsigned long long)c.cached, "threshold",
-                       (unsigned long long)c.threshold, "cycle_time", c.cycle_time);
+                       "gpu_runs", (unsigned long long)c.gpu_runs, "cached",
+                       (unsigned long long)c.cached, "threshold", (unsigned long long)c.threshold,
+                       "cycle_time", c.cycle_time);
+}
+
+/* explain_device(): None before the first operation on arrays on GPUs. */
+static PyObject *reducer_explain_device(PyObject *object, PyObject *unused) {
+  (void)unused;
+  reducer_object *self = (reducer_object *)object;
+  ring_reducer_counters counters;
+  ring_device_explanation explanation;
+  ring_reducer_counters_read(self->reducer, &counters);
+  if (counters.gpu_runs == 0) Py_RETURN_NONE;
+  ring_status status = ring_reducer_explain_device(self->reducer, &explanation);
+  return status == RING_OK ? device_tell(&explanation) : reducer_raise(self, status);
 }
 
 static void reducer_dealloc(PyObject *object) {
@@ -281,6 +307,7 @@ static PyMethodDef reducer_methods[] = {
     {"close", reducer_close, METH_NOARGS, NULL},
     {"abort", reducer_abort, METH_VARARGS, NULL},
     {"counters", reducer_counters, METH_NOARGS, NULL},
+    {"explain_device", reducer_explain_device, METH_NOARGS, NULL},
     {"leave", reducer_leave, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -13,7 +13,7 @@ typedef struct reducer_object {
 } reducer_object;
 
 /* The function _core.reducer_open(comm, threshold, cycle_time, cache_capacity, stall_timeout,
- * autotune, autotune_log). */
+ * autotune, autotune_log, path, nccl, nvrtc), the last three for the device of arrays on GPUs. */
 PyObject *reducer_open(PyObject *module, PyObject *args);
 
 /* Raises the error of a status. Returns NULL. */

@@ -177,8 +177,8 @@ def test_a_rank_dies(path):
         assert at == 1 and "PeerLostError" in said and "127.0.0.1" in said
 
 
-def hvd_operations():
-    """Run operations of Horovod's API, which are staged, and steps of an optimizer."""
+def hvd_operations(path):
+    """Run operations of Horovod's API, of which some are staged, and steps of an optimizer."""
     warnings.simplefilter("ignore")
     import hvd_operations as suite
     import sparkring.torch as hvd
@@ -186,10 +186,12 @@ def hvd_operations():
     import torch_on_gpu
 
     torch.set_num_threads(1)
-    with open_comm():
+    with open_comm() as comm:
+        gpu = torch_on_gpu.pretend(comm.rank)
+        if path == "host":  # a reducer takes the path of the communicator's device
+            comm.device("host", gpu=gpu.number)
         hvd.init()
         rank, size = hvd.rank(), hvd.size()
-        torch_on_gpu.pretend(rank)
         x = torch.full((4, 2), rank + 1.0)
         total = sum(range(1, size + 1))
         assert (hvd.allreduce(x, op=hvd.Sum) == total).all()
@@ -206,6 +208,9 @@ def hvd_operations():
         assert received.tolist() == [rank] * size and counts.tolist() == [1] * size
         assert hvd.reducescatter(torch.ones(size, 2), op=hvd.Sum).tolist() == [[size] * 2]
         assert suite
+        reducer = hvd.global_process_set.group().reducer
+        assert reducer.explain_device().path == path
+        assert reducer.counters()["gpu_runs"] == 5, "allreduces of three dtypes, and a broadcast"
         model = torch.nn.Linear(3, 1)
         hvd.broadcast_parameters(model.state_dict(), root_rank=0)
         optimizer = hvd.DistributedOptimizer(
@@ -215,12 +220,14 @@ def hvd_operations():
         optimizer.step()
         weights = hvd.allgather(model.weight.detach())
         assert (weights == weights[0]).all()
+        counters = reducer.counters()
+        assert counters["gpu_runs"] > 5, "parameters and gradients"
         hvd.shutdown()
 
 
-@pytest.mark.parametrize("size", [pytest.param(2, marks=LONG), 3])
-def test_horovods_api(size):
-    run(size, hvd_operations)
+@worlds
+def test_horovods_api(size, path):
+    run(size, hvd_operations, path)
 
 
 def test_without_a_driver(tmp_path, monkeypatch):

@@ -82,6 +82,8 @@ def pretend(rank, at_once=True):
     opened = _gpu_calls.opened
     _streams.is_here = lambda tensor: True
     _streams.fetch = lambda tensor: tensor.detach().clone()
+    stream = gpu.stream()
+    _streams.span = lambda tensor: _streams.span_on(tensor, gpu.number, stream)
     _streams.Streams = Streams
     _gpu_calls.opened = lambda comm, number: opened(comm, gpu.number)
     if at_once:

@@ -85,7 +85,8 @@ static ring_status run_ready(target *to) {
   for (size_t i = 0; i < plan.count; i++) {
     bool joined = negotiation->members[negotiation->rank] == MEMBER_JOINED;
     FUZZ_PROMISE(plan.ready[i].submission != NULL || joined);
-    if (is_large(&plan.ready[i]) || plan.count > 64) return RING_NO_MEMORY;
+    bool on_gpu = plan.ready[i].tensor.memory == RING_MEMORY_GPU; /* there is none here */
+    if (is_large(&plan.ready[i]) || on_gpu || plan.count > 64) return RING_NO_MEMORY;
   }
   for (size_t count; status == RING_OK && (count = ring_fusion_plan_next(&plan, items)) > 0;) {
     ring_error refusal;
@@ -132,7 +133,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   forgeries_begin(&from);
   pthread_mutex_init(&to.mutex, NULL);
   FUZZ_PROMISE(ring_negotiation_init(&to.negotiation, comm, &to.mutex, 2) == RING_OK);
-  FUZZ_PROMISE(ring_execution_init(&to.execution, &to.negotiation));
+  FUZZ_PROMISE(ring_execution_init(&to.execution, &to.negotiation, NULL));
   ring_status status = RING_OK;
   for (int i = 0; i < CYCLES && status == RING_OK; i++) status = run_cycle(&to, &from);
   if (status != RING_OK && comm->state != RING_COMM_OPEN) check_error(comm, comm->failure.status);

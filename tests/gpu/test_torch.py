@@ -170,11 +170,13 @@ def test_training(path):
     run(2, train, path)
 
 
-def horovod():
+def horovod(path):
     import sparkring.torch as hvd
     import torch
 
-    with open_comm():
+    with open_comm() as comm:
+        apart(comm.rank)
+        comm.device(path, gpu=0)  # the reducer takes its path
         hvd.init()
         model = torch.nn.Linear(3, 1).cuda()
         hvd.broadcast_parameters(model.state_dict(), root_rank=0)
@@ -185,11 +187,20 @@ def horovod():
         optimizer.step()
         weights = hvd.allgather(model.weight.detach())
         assert weights.is_cuda and (weights == weights[0]).all()
+        reducer = hvd.global_process_set.group().reducer
+        told = reducer.explain_device()
+        assert told.path == path and reducer.counters()["gpu_runs"] >= 2, str(told)
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(50_000_000)
+            x = torch.full((1000,), comm.rank + 1.0, device="cuda")
+            assert (hvd.allreduce(x, op=hvd.Sum) == 3).all()
         hvd.shutdown()
 
 
-def test_horovods_api():
-    run(2, horovod)
+@paths
+def test_horovods_api(path):
+    run(2, horovod, path)
 
 
 def die(path):

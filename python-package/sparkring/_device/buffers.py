@@ -48,7 +48,7 @@ def output(
 ) -> Result:
     """Make an output like x, or read the caller's, which may be in place."""
     if out is None:
-        return operands.make(handle, x, shape, handle.gpu)
+        return operands.make(handle, x, shape)
     target = operands.read(out, name, x.dtype if x.dtype == "bfloat16" else None)
     check_gpu(handle, target, name)
     if target.readonly:

@@ -38,22 +38,26 @@ class DeviceRequest:
 
 
 def view(
-    comm: Communicator, x: Any, name: str, dtype: str | None, opens: bool
+    comm: Communicator, x: Any, name: str, dtype: str | None, device: str
 ) -> tuple[int, Shape, str, int, bool, Operand]:
-    """Read an array: address, shape, dtype, stream, whether it is read-only; and what keeps it."""
+    """Read an array: address, shape, dtype, stream, whether it is read-only; and what keeps it.
+
+    ``device``: that of the communicator, which the call ``"opens"``, or which is ``"open"``; or one
+    ``"apart"``, for which the core checks the array.
+    """
     array = operands.read(x, name, dtype)
-    if not opens and comm._device_get() is None:
+    if device == "open" and comm._device_get() is None:
         raise InvalidError(
             "only two ranks take part in a message, and all ranks open a device: call"
             " comm.device() on all ranks first"
         )
-    handle = opened(comm, array.gpu)
-    check_gpu(handle, array, name)
-    array = on_shared_stream(handle, array)
+    if device != "apart":
+        handle = opened(comm, array.gpu)
+        check_gpu(handle, array, name)
+        array = on_shared_stream(handle, array)
     return array.address, array.shape, array.dtype, array.stream, array.readonly, array
 
 
 def make(comm: Communicator, like: Operand, shape: Shape) -> tuple[int, Callable[[], Any]]:
     """Make memory of a result like an array; the function makes an array of it."""
-    handle = opened(comm, like.gpu)
-    return operands.make(handle, like, shape, handle.gpu)
+    return operands.make(comm._device_get(), like, shape)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union
 
 from sparkring._agree import agree
@@ -13,6 +12,7 @@ from sparkring._core import InvalidError
 from sparkring._device import operand as operands
 from sparkring._device.array import DeviceArray
 from sparkring._device.buffers import check_gpu, on_shared_stream, reduce_group
+from sparkring._explanation import DeviceExplanation
 from sparkring.frameworks._nccl import libraries, nvrtc_of_wheels
 
 if TYPE_CHECKING:
@@ -21,49 +21,6 @@ if TYPE_CHECKING:
 
 _Path = Union[str, "os.PathLike[str]", None]
 PATHS = ("auto", "nccl", "host")
-
-
-@dataclass(frozen=True)
-class DeviceExplanation:
-    """The way in which a device carries out its calls, and the reason; as text, all of it in words.
-
-    Attributes
-    ----------
-    path : str
-        ``"nccl"``, or ``"host"``: through page-locked memory and the communicator.
-    reason : str
-        The reason why NCCL is not used, with rank and host; ``""`` with NCCL.
-    gpu : int
-        The number of this rank's GPU in this process.
-    gpu_name : str
-        The name of the GPU.
-    nccl_version : int
-        22803 for 2.28.3; 0 where NCCL is not used.
-    cuda_version : int
-        Of the driver: 13000 for 13.0.
-    page_locked : int
-        1 where the memory of the host is page-locked, 0 where it is not, -1 while nothing has gone
-        through the host.
-    calls, launches : int
-        Collectives and kernels since the device was opened.
-    text : str
-        All of this in words.
-    """
-
-    path: str
-    reason: str
-    gpu: int
-    gpu_name: str
-    nccl_version: int
-    cuda_version: int
-    page_locked: int
-    calls: int
-    launches: int
-    text: str
-
-    def __str__(self) -> str:
-        """Return the text."""
-        return self.text
 
 
 class Device:
@@ -285,17 +242,23 @@ def device(
     def check() -> tuple[str, int, str, str | None, str | None]:
         if path not in PATHS:
             raise InvalidError(f"path is {path!r}: it must be one of {', '.join(PATHS)}")
-        names = os.fspath(nccl) if nccl is not None else ":".join(libraries())
-        compiler = os.fspath(nvrtc) if nvrtc is not None else ":".join(nvrtc_of_wheels()) or None
+        names, compiler = usual_libraries(self)
+        names = names if nccl is None else os.fspath(nccl)
+        compiler = compiler if nvrtc is None else os.fspath(nvrtc)
         driver = None if cuda is None else os.fspath(cuda)
         return path, -1 if gpu is None else gpu, names, driver, compiler
 
     return Device(self._device_open(*agree(self, check)))
 
 
+def usual_libraries(_: Communicator) -> tuple[str, str | None]:
+    """Return the names of NCCL and NVRTC for the core: those of NVIDIA's wheels come first."""
+    return ":".join(libraries()), ":".join(nvrtc_of_wheels()) or None
+
+
 def _same(handle: DeviceHandle, path: str, gpu: int | None) -> Device:
     opened = Device(handle)
-    if path not in ("auto", handle.explain()[0]) or gpu not in (None, handle.gpu):
+    if path not in ("auto", handle.path) or gpu not in (None, handle.gpu):
         raise InvalidError(
             f"the communicator has a device already: {opened.explain()}. Open it before the first"
             " call with an array on a GPU"

@@ -222,6 +222,7 @@ class Span(NamedTuple):
     dtype: str
     gpu: int
     stream: int
+    held: Any = None  # has the memory, if it shall stay
 
 
 def read_span(x: Any, _: str) -> Operand:
@@ -288,14 +289,19 @@ class Result(NamedTuple):
     finish: Callable[[], Any]
 
 
-def make(handle: DeviceHandle, like: Operand, shape: Shape, gpu: int) -> Result:
-    """Make an array of the library of an operand, with its dtype."""
+def make(handle: DeviceHandle | None, like: Operand, shape: Shape) -> Result:
+    """Make an array of the library of an operand, with its dtype, perhaps of a device's memory."""
     library = like.library
     if library.make is not None:
         made = library.make(like.array, shape)
         address = made.data_ptr() if library is TORCH else made.data.ptr
         return Result(address, lambda: made)
-    ours = DeviceArray(handle, shape, like.dtype, gpu)
+    if handle is None:
+        raise InvalidError(
+            "the library of x has no memory for the result: pass out, or call comm.device() on all"
+            " ranks first"
+        )
+    ours = DeviceArray(handle, shape, like.dtype, handle.gpu)
     ours.stream = like.stream
 
     def finish() -> Any:

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from sparkring._device.operand import Span
+
 
 class Streams:
     """A stream of a group on one GPU."""
@@ -55,6 +57,18 @@ class Streams:
 def is_here(tensor: torch.Tensor) -> bool:
     """Return whether a tensor is in the memory of a GPU that a device serves."""
     return bool(tensor.is_cuda)
+
+
+def span(tensor: torch.Tensor) -> Span:
+    """Return a plain tensor as an argument of a call, for work after that of the current stream."""
+    stream = torch.cuda.current_stream(tensor.device).cuda_stream
+    return span_on(tensor, tensor.device.index, int(stream))
+
+
+def span_on(tensor: torch.Tensor, gpu: int, stream: int) -> Span:
+    """Return the memory of a plain tensor, which stays while the span is in use."""
+    name = str(tensor.dtype).removeprefix("torch.")
+    return Span(tensor.data_ptr(), tuple(tensor.shape), name, gpu, stream, tensor)
 
 
 def fetch(tensor: torch.Tensor) -> torch.Tensor:

@@ -72,7 +72,7 @@ static int64_t announce_nothing(uint8_t *bytes) {
 static int64_t announce_many_extents(uint8_t *bytes) {
   uint8_t description[64];
   size_t length = describe_sum(description);
-  bytes_put(description + 23, 8, 4);
+  bytes_put(description + 24, 8, 4);
   return forge_pack(bytes, "x", 1, description, length);
 }
 static int64_t announce_kind(uint8_t *bytes) {
@@ -111,7 +111,7 @@ static int64_t announce_root(uint8_t *bytes) {
 static int64_t announce_huge_shape(uint8_t *bytes) {
   uint8_t description[64];
   size_t length = describe_sum(description);
-  bytes_put(description + 27, (uint64_t)INT64_MAX, 8);
+  bytes_put(description + 28, (uint64_t)INT64_MAX, 8);
   return forge_pack(bytes, "x", 1, description, length);
 }
 static int64_t announce_no_name(uint8_t *bytes) {

@@ -3,6 +3,8 @@
 """Submissions of tensors: each function returns a `Pending` whose result is a tensor.
 
 ``output`` gets the result and may be the tensor itself; without it the result is a new tensor.
+Allreduces and broadcasts of tensors on GPUs go to the reducer as they are; what its device lacks is
+copied to the host and back.
 """
 
 from __future__ import annotations
@@ -60,14 +62,47 @@ class _Argument:
         return self._output
 
 
+class _DeviceArgument:
+    """The same of a tensor on a GPU, for the device of the reducer."""
+
+    __slots__ = ("_output", "_target", "out", "x")
+
+    def __init__(self, tensor: torch.Tensor, output: torch.Tensor | None) -> None:
+        own = tensor.detach().resolve_conj().resolve_neg().contiguous()
+        fits = output is not None and output.is_contiguous() and output.dtype is own.dtype
+        self._output = output
+        self._target = output.detach() if fits and output is not None else torch.empty_like(own)
+        self.x, self.out = streams.span(own), streams.span(self._target)
+
+    def finish(self, _: Any) -> torch.Tensor:
+        """Return the result, which the GPU has written, as the caller's tensor."""
+        if self._output is None:
+            return self._target
+        if self._output.data_ptr() != self._target.data_ptr():
+            self._output.detach().copy_(self._target)
+        return self._output
+
+
+def _suits_device(tensor: torch.Tensor, reduction: Reduction) -> bool:
+    """Return whether the device of the reducer carries out an operation on a tensor on a GPU."""
+    check_tensor(tensor)
+    if not streams.is_here(tensor) or tensor.is_sparse or reduction.op is ops.Adasum:
+        return False
+    return _is_plain(reduction) or tensor.dtype.is_floating_point
+
+
+def _is_plain(reduction: Reduction) -> bool:
+    return (reduction.prescale, reduction.postscale) == (1.0, 1.0)
+
+
 def allreduce(tensor: torch.Tensor, output: torch.Tensor | None, reduction: Reduction) -> Pending:
     """Combine the tensors of all ranks."""
-    factors = (reduction.prescale, reduction.postscale)
-    unscaled = factors == (1.0, 1.0) and reduction.op is not ops.Adasum
-    check_tensor(tensor)
-    if output is tensor and unscaled and view.is_plain(tensor):
+    unscaled = _is_plain(reduction) and reduction.op is not ops.Adasum
+    suits = _suits_device(tensor, reduction)
+    if output is tensor and unscaled and view.is_plain(tensor) and not suits:
         return operations.allreduce(tensor, reduction, tensor)
-    argument = _Argument(tensor, output, reduction.op)
+    op = reduction.op
+    argument = _DeviceArgument(tensor, output) if suits else _Argument(tensor, output, op)
     return operations.allreduce(argument.x, reduction, argument.out).then(argument.finish)
 
 
@@ -79,7 +114,11 @@ def grouped_allreduce(
     """Combine lists of tensors."""
     check_tensors(tensors)
     targets: Sequence[Any] = [None] * len(tensors) if outputs is None else outputs
-    arguments = [_Argument(x, out, reduction.op) for x, out in zip(tensors, targets)]
+    suits = all(_suits_device(x, reduction) for x in tensors)
+    arguments: list[Any] = [
+        _DeviceArgument(x, out) if suits else _Argument(x, out, reduction.op)
+        for x, out in zip(tensors, targets)
+    ]
     whole = all(each.out is not None for each in arguments)
     outs = [each.out for each in arguments] if whole and arguments else None
     work = operations.grouped_allreduce([each.x for each in arguments], reduction, outs)
@@ -130,7 +169,8 @@ def broadcast(
     process_set: ProcessSet,
 ) -> Pending:
     """Send the tensor of the root, a global rank."""
-    argument = _Argument(tensor, output, ops.Sum)
+    suits = _suits_device(tensor, Reduction(op=ops.Sum))
+    argument = _DeviceArgument(tensor, output) if suits else _Argument(tensor, output, ops.Sum)
     work = operations.broadcast(argument.x, root_rank, name, process_set, argument.out)
     return work.then(argument.finish)
 
