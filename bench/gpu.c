@@ -86,8 +86,11 @@ static ring_comm *open_comm(int rank, int size, int job) {
   return comm;
 }
 
+static ring_comm *device_comm; /* of the device of this process */
+
 static ring_device *open_device(ring_comm *comm, ring_device_path path) {
   ring_device *device;
+  device_comm = comm;
   ring_device_options options = RING_DEVICE_OPTIONS_INIT;
   options.nccl = getenv("SPARKRING_TEST_NCCL");
   options.nvrtc = getenv("SPARKRING_TEST_NVRTC");
@@ -95,6 +98,12 @@ static ring_device *open_device(ring_comm *comm, ring_device_path path) {
   if (ring_device_open(comm, &options, &device) != RING_OK)
     need(false, ring_comm_error(comm)->message);
   return device;
+}
+
+/* The communicator, whose next call is on memory of the GPU. */
+static ring_comm *on(ring_device *device, void *stream) {
+  ring_comm_on_device(device_comm, device, stream);
+  return device_comm;
 }
 
 static void well(ring_device *device, ring_status status) {
@@ -230,7 +239,7 @@ static void run_ours(void *arg) {
   const raw *r = arg;
   for (int i = 0; i < r->calls; i++)
     well(r->device,
-         ring_device_allreduce(r->device, r->from, r->to, r->count, RING_FLOAT32, RING_SUM, NULL));
+         ring_allreduce(on(r->device, NULL), r->from, r->to, r->count, RING_FLOAT32, RING_SUM));
 }
 
 /* A communicator of NCCL alone, which blocks or is polled. */
@@ -319,8 +328,8 @@ typedef struct staging {
 
 static void run_staged(void *arg) {
   const staging *s = arg;
-  well(s->device, ring_device_allreduce(s->device, s->memory, s->memory, s->bytes / 4, RING_FLOAT32,
-                                        RING_SUM, NULL));
+  well(s->device, ring_allreduce(on(s->device, NULL), s->memory, s->memory, s->bytes / 4,
+                                 RING_FLOAT32, RING_SUM));
 }
 
 /* The ring's part: pieces of 4 MiB in memory that the ranks share. */
@@ -402,7 +411,7 @@ static void measure_death(int rank, void *shared, ring_device_path path, int job
   uint8_t *memory = on_gpu(64 * MIB);
   for (int round = 0; round < 3; round++)
     well(device,
-         ring_device_allreduce(device, memory, memory, 16 * MIB, RING_FLOAT32, RING_SUM, NULL));
+         ring_allreduce(on(device, NULL), memory, memory, 16 * MIB, RING_FLOAT32, RING_SUM));
   well(device, ring_device_wait(device, NULL));
   if (rank == 1) {
     usleep(200000);
@@ -410,7 +419,7 @@ static void measure_death(int rank, void *shared, ring_device_path path, int job
     raise(SIGKILL);
   }
   ring_status status =
-      ring_device_allreduce(device, memory, memory, 16 * MIB, RING_FLOAT32, RING_SUM, NULL);
+      ring_allreduce(on(device, NULL), memory, memory, 16 * MIB, RING_FLOAT32, RING_SUM);
   if (status == RING_OK) status = ring_device_wait(device, NULL);
   double seconds = now() - *killed;
   need(status == RING_PEER_LOST, ring_device_error(device)->message);

@@ -107,19 +107,16 @@ RING_API ring_status ring_device_explain(ring_device *device, ring_device_explan
 /* ---- Calls of a communicator ---------------------------------------------------------------- */
 
 /* Places the buffers of the next collective on `comm` in memory of the GPU of `device`, which was opened on `comm`, for
- * work in the order of `stream`. The call is then one of the device, as below, with the arguments of any call on `comm`:
- * allreduce, reduce, broadcast, allgather, reduce_scatter, alltoall, alltoallv, send, recv, groups; factors
- * (ring_comm_scale) of allreduce and its group. Other calls return RING_UNSUPPORTED. A failure breaks the device, not
- * `comm`, whose ring_comm_error() explains. A request is complete when its work is on the stream. The next call on
- * `comm` uses the place up. */
-RING_API void ring_comm_on_device(ring_comm *comm, ring_device *device, void *stream);
-
-/* ---- Collectives ---------------------------------------------------------------------------- */
-
-/* As the functions of sparkring.h without `device` in their names, on memory of the GPU, in the order of
- * `stream`, a CUstream or cudaStream_t (NULL: the default stream). Every rank makes the same calls in the same
- * order, and the calls of a device use streams whose work can run in that order. So do the calls of a device and those
- * of other communicators of NCCL on the same GPU, such as PyTorch's.
+ * work in the order of `stream`, a CUstream or cudaStream_t (NULL: the default stream). The call is then one of the
+ * device, with the arguments of any call on `comm`: allreduce, reduce, broadcast, allgather, reduce_scatter, alltoall,
+ * alltoallv, send, recv, groups; factors (ring_comm_scale) of allreduce and its group. Other calls return
+ * RING_UNSUPPORTED. A failure breaks the device, not `comm`, whose ring_comm_error() explains. A request is complete when
+ * its work is on the stream. The next call on `comm` uses the place up.
+ *
+ * Every rank makes the same calls in the same order, and the calls of a device use streams whose work can run in that
+ * order. So do the calls of a device and those of other communicators of NCCL on the same GPU, such as PyTorch's. Only
+ * the two ranks of a message call, at the same place in the order of their calls. A send may wait for the receive, on
+ * the stream or in the call.
  *
  * RING_UNSUPPORTED on a stream that captures a graph. RING_INVALID on the default stream of a thread (0x2), which is
  * another stream in the threads of NCCL, and for memory of another GPU or that is not aligned to its elements. These
@@ -133,31 +130,9 @@ RING_API void ring_comm_on_device(ring_comm *comm, ring_device *device, void *st
  *
  * Through the host a call returns when the communicator has moved everything: copies back to the GPU may still be
  * on the stream. */
-RING_API ring_status ring_device_allreduce(ring_device *device, const void *input, void *output,
-                                           size_t count, ring_dtype dtype, ring_op op,
-                                           void *stream);
-RING_API ring_status ring_device_reduce(ring_device *device, const void *input, void *output,
-                                        size_t count, ring_dtype dtype, ring_op op, int root,
-                                        void *stream);
-RING_API ring_status ring_device_broadcast(ring_device *device, const void *input, void *output,
-                                           size_t count, ring_dtype dtype, int root, void *stream);
-RING_API ring_status ring_device_allgather(ring_device *device, const void *input, void *output,
-                                           size_t count, ring_dtype dtype, void *stream);
-RING_API ring_status ring_device_reduce_scatter(ring_device *device, const void *input,
-                                                void *output, size_t count, ring_dtype dtype,
-                                                ring_op op, void *stream);
-RING_API ring_status ring_device_alltoall(ring_device *device, const void *input, void *output,
-                                          size_t count, ring_dtype dtype, void *stream);
-RING_API ring_status ring_device_alltoallv(ring_device *device, const void *input,
-                                           const size_t *sends, void *output,
-                                           const size_t *receives, ring_dtype dtype, void *stream);
+RING_API void ring_comm_on_device(ring_comm *comm, ring_device *device, void *stream);
 
-/* Only the two ranks call, at the same place in the order of their calls. A send may wait for the receive, on the
- * stream or in the call. */
-RING_API ring_status ring_device_send(ring_device *device, const void *input, size_t count,
-                                      ring_dtype dtype, int peer, void *stream);
-RING_API ring_status ring_device_recv(ring_device *device, void *output, size_t count,
-                                      ring_dtype dtype, int peer, void *stream);
+/* ---- Waiting -------------------------------------------------------------------------------- */
 
 /* Returns when the work that is on the stream is done, or the device has failed. Only calls of the device are watched:
  * there is no deadline for other kernels on the stream. RING_UNSUPPORTED on a stream that captures a graph, as
@@ -169,7 +144,7 @@ RING_API ring_status ring_device_test(ring_device *device, void *stream, int *do
 
 /* ---- Fusion --------------------------------------------------------------------------------- */
 
-/* One ring_device_allreduce of each buffer, of which short ones travel together. The elements of `dtype` travel
+/* One allreduce of each buffer, of which short ones travel together. The elements of `dtype` travel
  * as `wire`, multiplied by `prescale` before and by `postscale` after. dtype and wire are the same, or float32
  * and a half; factors other than 1 need a half, float32 or float64. Inputs are not modified. In place: a buffer's output
  * is its input. NCCL multiplies each input by both factors at once in sums and averages, of halves where the factor is

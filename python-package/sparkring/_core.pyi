@@ -126,16 +126,6 @@ class DeviceHandle:
     def gpu(self) -> int: ...
     @property
     def path(self) -> str: ...
-    def alltoallv(
-        self,
-        input: int,
-        sends: tuple[int, ...],
-        output: int,
-        receives: tuple[int, ...],
-        dtype: str,
-        stream: int,
-        /,
-    ) -> None: ...
     def allreduce_group(
         self,
         buffers: list[tuple[int, int, int]],
@@ -265,6 +255,15 @@ class CommunicatorBase:
         self, path: str, gpu: int, nccl: str | None, cuda: str | None, nvrtc: str | None, /
     ) -> DeviceHandle: ...
     def _device_get(self) -> DeviceHandle | None: ...
+    def _device_exchange(
+        self,
+        input: int,
+        sends: tuple[int, ...],
+        output: int,
+        receives: tuple[int, ...],
+        stream: int,
+        /,
+    ) -> None: ...
     def _measure_clock(self) -> tuple[int, int, int]: ...
     def _start_trace(
         self, directory: str, clock: tuple[int, int, int], mark_cycles: bool, /

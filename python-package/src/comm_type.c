@@ -206,6 +206,7 @@ static PyMethodDef methods[] = {
     {"_nccl_id", nccl_id, METH_O, NULL},
     {"_device_open", device_open, METH_VARARGS, NULL}, /* sparkring._device calls both */
     {"_device_get", device_get, METH_NOARGS, NULL},
+    {"_device_exchange", device_exchange, METH_VARARGS, NULL}, /* sparkring.torch calls this */
     {"_measure_clock", trace_measure_clock, METH_NOARGS, NULL},
     {"_start_trace", trace_start, METH_VARARGS, NULL},
     {"_stop_trace", trace_stop, METH_NOARGS, NULL},

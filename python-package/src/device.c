@@ -46,38 +46,40 @@ static PyObject *answer(device_object *self, ring_status status) {
 /* ---- Parts -------------------------------------------------------------------------------- */
 
 /* Reads a tuple with a number of elements for each rank. NULL with an exception. */
-static size_t *read_counts(device_object *self, PyObject *tuple) {
-  size_t *counts = PyMem_Calloc((size_t)self->size, sizeof(*counts));
+static size_t *read_counts(int size, PyObject *tuple) {
+  size_t *counts = PyMem_Calloc((size_t)size, sizeof(*counts));
   if (counts == NULL) PyErr_NoMemory();
-  if (counts && PyTuple_Size(tuple) != self->size)
+  if (counts && PyTuple_Size(tuple) != size)
     PyErr_SetString(PyExc_ValueError, "a number of elements is needed for each rank");
-  for (int rank = 0; counts && !PyErr_Occurred() && rank < self->size; rank++)
+  for (int rank = 0; counts && !PyErr_Occurred() && rank < size; rank++)
     counts[rank] = PyLong_AsSize_t(PyTuple_GetItem(tuple, rank));
   if (!PyErr_Occurred()) return counts;
   PyMem_Free(counts);
   return NULL;
 }
 
-/* alltoallv(input, sends, output, receives, dtype, stream) */
-static PyObject *device_alltoallv(PyObject *object, PyObject *args) {
-  device_object *self = (device_object *)object;
+PyObject *device_exchange(PyObject *object, PyObject *args) {
+  comm_object *comm = (comm_object *)object;
   unsigned long long input, output, stream;
-  const char *name;
-  ring_dtype dtype;
-  PyObject *sends, *receives, *result = NULL;
-  if (!PyArg_ParseTuple(args, "KO!KO!sK", &input, &PyTuple_Type, &sends, &output, &PyTuple_Type,
-                        &receives, &name, &stream) ||
-      read_dtype(device_state(self), name, &dtype) < 0)
+  PyObject *sends, *receives;
+  bool succeeded = false;
+  if (!PyArg_ParseTuple(args, "KO!KO!K", &input, &PyTuple_Type, &sends, &output, &PyTuple_Type,
+                        &receives, &stream))
     return NULL;
-  size_t *sent = read_counts(self, sends), *received = sent ? read_counts(self, receives) : NULL;
+  int size = ring_comm_size(comm->comm);
+  size_t *sent = read_counts(size, sends), *received = sent ? read_counts(size, receives) : NULL;
   if (received) {
-    gil_release();
-    result = answer(self, ring_device_alltoallv(self->device, address(input), sent, address(output),
-                                                received, dtype, address(stream)));
+    ring_comm_on_device(comm->comm, comm->device->device, address(stream));
+    comm_enter(comm);
+    ring_status status =
+        ring_alltoallv(comm->comm, address(input), sent, address(output), received, RING_UINT8);
+    succeeded = comm_leave(comm, status);
+    if (!succeeded) device_note(comm->device, status);
   }
   PyMem_Free(sent);
   PyMem_Free(received);
-  return result;
+  if (!succeeded) return NULL;
+  Py_RETURN_NONE;
 }
 
 /* ---- Fusion ------------------------------------------------------------------------------- */
@@ -236,7 +238,6 @@ PyObject *device_open(PyObject *object, PyObject *args) {
     return NULL;
   device_object *self = (device_object *)PyType_GenericAlloc(state->device_type, 0);
   if (self == NULL) return NULL;
-  self->size = ring_comm_size(comm->comm);
   comm_enter(comm);
   if (!comm_leave(comm, ring_device_open(comm->comm, &options, &self->device))) {
     Py_DECREF((PyObject *)self);
@@ -313,7 +314,6 @@ static PyGetSetDef properties[] = {
 
 static PyMethodDef methods[] = {
     {"abort", abort_method, METH_VARARGS, NULL},
-    {"alltoallv", device_alltoallv, METH_VARARGS, NULL},
     {"allreduce_group", device_allreduce_group, METH_VARARGS, NULL},
     {"cast", device_cast, METH_VARARGS, NULL},
     {"wait", device_wait, METH_VARARGS, NULL},

@@ -11,7 +11,6 @@
 
 typedef struct device_object {
   PyObject_HEAD ring_device *device;
-  int size;      /* of its communicator */
   int gpu;       /* its number in this process */
   bool has_nccl; /* its path */
   bool reported; /* a call has raised the failure of the device */
@@ -20,6 +19,10 @@ typedef struct device_object {
 /* The methods _device_open(path, gpu, nccl, cuda, nvrtc), which is collective, and _device_get(): None before. */
 PyObject *device_open(PyObject *self, PyObject *args);
 PyObject *device_get(PyObject *self, PyObject *unused);
+
+/* The method _device_exchange(input, sends, output, receives, stream): sends bytes to each rank and receives bytes, by
+ * addresses on the GPU, when the device is open. Both tuples have a number for each rank. */
+PyObject *device_exchange(PyObject *self, PyObject *args);
 
 /* Reads the name of a path. 0, or -1 with an exception. */
 int device_read_path(module_state *state, const char *name, ring_device_path *path);

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from sparkring._communicator import Communicator
 from sparkring._core import DeviceHandle, RingError
 from sparkring._device.device import opened
 from sparkring._device.operand import Span
@@ -28,8 +29,8 @@ Tensors = list[torch.Tensor]
 class Spans:
     """Makes arguments of calls of a communicator from tensors, for work on a stream."""
 
-    def __init__(self, handle: DeviceHandle, stream: int) -> None:
-        self._handle, self._stream = handle, stream
+    def __init__(self, comm: Communicator, handle: DeviceHandle, stream: int) -> None:
+        self._comm, self._handle, self._stream = comm, handle, stream
 
     def __call__(self, tensor: torch.Tensor) -> Any:
         """Return the elements of a tensor."""
@@ -49,8 +50,8 @@ class Spans:
         receives: tuple[int, ...],
     ) -> None:
         """Send bytes to each rank, and receive bytes, of which both numbers are known."""
-        self._handle.alltoallv(
-            source.data_ptr(), sends, target.data_ptr(), receives, "uint8", self._stream
+        self._comm._device_exchange(
+            source.data_ptr(), sends, target.data_ptr(), receives, self._stream
         )
 
 
@@ -92,7 +93,7 @@ class GpuCalls(Calls):
             with self._calling:
                 handle = opened(self._comm, tensors[0].device.index)
                 with own.enter(tensors):
-                    body(Spans(handle, own.address))
+                    body(Spans(self._comm, handle, own.address))
         except RingError as error:
             fail(self._completions.where, error)
         return StreamWork(self._completions, handle, own, result)

@@ -22,7 +22,8 @@ typedef struct stub {
   int (*live)(void); /* NULL: of a real GPU */
   void (*capture)(ring_cuda_stream stream, int captures);
   void (*use_foreign)(int gpu);
-  int at_first; /* live, before there is a device */
+  int at_first;    /* live, before there is a device */
+  ring_comm *comm; /* of the device */
 } stub;
 
 static stub gpu;
@@ -99,10 +100,17 @@ static inline ring_device *open_device(ring_comm *comm, ring_device_path path) {
   const ring_device_options options = device_options(path);
   ring_device *device;
   if (gpu.context == NULL) use_gpu(ring_comm_rank(comm));
+  gpu.comm = comm;
   ring_status status = ring_device_open(comm, &options, &device);
   if (status != RING_OK) fprintf(stderr, "device: %s\n", ring_comm_error(comm)->message);
   CHECK_INT(status, RING_OK);
   return device;
+}
+
+/* The communicator, whose next call is on memory of the GPU. */
+static inline ring_comm *on(ring_device *device, void *stream) {
+  ring_comm_on_device(gpu.comm, device, stream);
+  return gpu.comm;
 }
 
 static inline void device_went_well(ring_device *device, ring_status status) {

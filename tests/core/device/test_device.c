@@ -215,8 +215,8 @@ static void try_chain(ring_comm *comm, ring_device *device) {
   int done = 0;
   void *memory = gpu_copy(&value, sizeof value);
   for (int i = 0; i < CALLS; i++)
-    device_went_well(device, ring_device_allreduce(device, memory, memory, 1, RING_FLOAT64,
-                                                   i % 2 == 0 ? RING_SUM : RING_AVG, stream));
+    device_went_well(device, ring_allreduce(on(device, stream), memory, memory, 1, RING_FLOAT64,
+                                            i % 2 == 0 ? RING_SUM : RING_AVG));
   while (!done) device_went_well(device, ring_device_test(device, stream, &done));
   gpu_get(&value, memory, sizeof value);
   double expected = 1;
@@ -395,7 +395,7 @@ static void run_memory(ring_comm *comm, void *shared) {
   for (int i = 0; i < COUNT; i++) values[i] = i;
   void *input = gpu_copy(values, sizeof values), *output = ring_device_memory_address(memory);
   device_went_well(device,
-                   ring_device_allreduce(device, input, output, COUNT, RING_INT32, RING_SUM, NULL));
+                   ring_allreduce(on(device, NULL), input, output, COUNT, RING_INT32, RING_SUM));
   device_went_well(device, ring_device_wait(device, NULL));
   gpu_get(values, output, sizeof values);
   for (int i = 0; i < COUNT; i++) CHECK_INT(values[i], i * ring_comm_size(comm));

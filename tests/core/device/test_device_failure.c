@@ -50,8 +50,7 @@ static void expect_failure(story *s, ring_device *device, ring_comm *comm, void 
   int done;
   check_reason(s, ring_device_error(device));
   stream_rests(NULL);
-  CHECK_INT(ring_device_allreduce(device, memory, memory, 1, RING_INT32, RING_SUM, NULL),
-            s->status);
+  CHECK_INT(ring_allreduce(on(device, NULL), memory, memory, 1, RING_INT32, RING_SUM), s->status);
   CHECK_INT(ring_device_wait(device, NULL), s->status);
   CHECK_INT(ring_device_test(device, NULL, &done), s->status);
   CHECK_INT(ring_device_cast(device, memory, RING_FLOAT32, memory, RING_FLOAT32, 1, 1, NULL),
@@ -66,7 +65,7 @@ static void expect_failure(story *s, ring_device *device, ring_comm *comm, void 
 
 static ring_status reduce_and_wait(ring_device *device, void *memory) {
   ring_status status =
-      ring_device_allreduce(device, memory, memory, COUNT, RING_INT32, RING_SUM, NULL);
+      ring_allreduce(on(device, NULL), memory, memory, COUNT, RING_INT32, RING_SUM);
   return status == RING_OK ? ring_device_wait(device, NULL) : status;
 }
 
@@ -171,7 +170,7 @@ static void run_shut_down(int rank, int size, void *shared) {
   CHECK_INT(reduce_and_wait(device, memory), RING_OK);
   if (rank == s->f.victim) {
     CHECK_INT(setenv("CUDA_STUB_FAILS", "shutdown", 1), 0);
-    CHECK_INT(ring_device_allreduce(device, memory, memory, COUNT, RING_INT32, RING_SUM, NULL),
+    CHECK_INT(ring_allreduce(on(device, NULL), memory, memory, COUNT, RING_INT32, RING_SUM),
               RING_OK);
     usleep(200000);
     raise(SIGKILL);
@@ -260,8 +259,8 @@ static void run_mismatch(int rank, int size, void *shared) {
   ring_device *device = open_story(s, rank, size, &comm);
   void *memory = gpu_alloc(4 * COUNT);
   ring_status status =
-      rank == 1 ? ring_device_broadcast(device, memory, memory, COUNT, RING_INT32, 2, NULL)
-                : ring_device_allreduce(device, memory, memory, COUNT, RING_INT32, RING_SUM, NULL);
+      rank == 1 ? ring_broadcast(on(device, NULL), memory, memory, COUNT, RING_INT32, 2)
+                : ring_allreduce(on(device, NULL), memory, memory, COUNT, RING_INT32, RING_SUM);
   CHECK_INT(status, s->path == RING_DEVICE_NCCL ? RING_OK : s->status);
   CHECK_INT(ring_device_wait(device, NULL), s->status);
   CHECK_CONTAINS(ring_device_error(device)->message, "allreduce(count 1000, int32, sum)");
@@ -290,7 +289,7 @@ static void run_paths(int rank, int size, void *shared) {
   ring_device *device = open_story(s, rank, size, &comm);
   void *memory = gpu_alloc(4 * COUNT);
   ring_status status =
-      rank == 1 ? ring_device_allreduce(device, memory, memory, COUNT, RING_BOOL, RING_LOR, NULL)
+      rank == 1 ? ring_allreduce(on(device, NULL), memory, memory, COUNT, RING_BOOL, RING_LOR)
                 : reduce_and_wait(device, memory);
   CHECK_INT(status, s->status);
   expect_failure(s, device, comm, memory);
@@ -313,9 +312,9 @@ static void run_behind(int rank, int size, void *shared) {
   void *memory = gpu_alloc(4 * COUNT);
   CHECK_INT(reduce_and_wait(device, memory), RING_OK);
   if (rank != 1) {
-    CHECK_INT(ring_device_allreduce(device, memory, memory, COUNT, RING_INT32, RING_SUM, NULL),
+    CHECK_INT(ring_allreduce(on(device, NULL), memory, memory, COUNT, RING_INT32, RING_SUM),
               RING_OK);
-    CHECK_INT(ring_device_allreduce(device, memory, memory, COUNT, RING_BOOL, RING_LOR, NULL),
+    CHECK_INT(ring_allreduce(on(device, NULL), memory, memory, COUNT, RING_BOOL, RING_LOR),
               s->status);
   }
   while (ring_device_wait(device, NULL) == RING_OK) usleep(1000);
@@ -340,7 +339,7 @@ static void run_message(int rank, int size, void *shared) {
   ring_device *device = open_story(s, rank, size, &comm);
   void *memory = gpu_alloc(4 * COUNT);
   if (rank == 0) {
-    CHECK_INT(ring_device_recv(device, memory, COUNT, RING_INT32, 1, NULL), RING_OK);
+    CHECK_INT(ring_recv(on(device, NULL), memory, COUNT, RING_INT32, 1), RING_OK);
     CHECK_INT(ring_device_wait(device, NULL), s->status);
   }
   ranks_barrier(&s->over, size);
@@ -363,9 +362,9 @@ static void run_victim(int rank, int size, void *shared) {
   ring_comm *comm;
   ring_device *device = open_story(s, rank, size, &comm);
   void *memory = gpu_alloc(4 * COUNT);
-  CHECK_INT(ring_device_broadcast(device, memory, memory, COUNT, RING_INT32, 0, NULL), RING_OK);
-  if (rank == 0) CHECK_INT(ring_device_recv(device, memory, COUNT, RING_INT32, 1, NULL), RING_OK);
-  if (rank == 1) CHECK_INT(ring_device_send(device, memory, COUNT, RING_INT32, 0, NULL), RING_OK);
+  CHECK_INT(ring_broadcast(on(device, NULL), memory, memory, COUNT, RING_INT32, 0), RING_OK);
+  if (rank == 0) CHECK_INT(ring_recv(on(device, NULL), memory, COUNT, RING_INT32, 1), RING_OK);
+  if (rank == 1) CHECK_INT(ring_send(on(device, NULL), memory, COUNT, RING_INT32, 0), RING_OK);
   while (ring_device_wait(device, NULL) == RING_OK) usleep(1000);
   expect_failure(s, device, comm, memory);
 }
@@ -533,7 +532,7 @@ static void run_leak(int rank, int size, void *shared) {
   ring_comm *comm;
   ring_device *device = open_story(s, rank, size, &comm);
   void *memory = gpu_alloc(4 * COUNT);
-  CHECK_INT(ring_device_allreduce(device, memory, memory, COUNT, RING_INT32, RING_SUM, NULL),
+  CHECK_INT(ring_allreduce(on(device, NULL), memory, memory, COUNT, RING_INT32, RING_SUM),
             s->status);
   check_reason(s, ring_device_error(device));
   CHECK_INT(ring_device_close(device), s->status);

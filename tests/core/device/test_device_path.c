@@ -49,7 +49,7 @@ static void use_device(ring_device *device, int size) {
   float value = 1;
   void *memory = gpu_copy(&value, sizeof value);
   device_went_well(device,
-                   ring_device_allreduce(device, memory, memory, 1, RING_FLOAT32, RING_SUM, NULL));
+                   ring_allreduce(on(device, NULL), memory, memory, 1, RING_FLOAT32, RING_SUM));
   device_went_well(device, ring_device_wait(device, NULL));
   gpu_get(&value, memory, sizeof value);
   CHECK_INT(value, size);
@@ -60,7 +60,7 @@ static void run_setup(int rank, int size, void *shared) {
   const setup *s = shared;
   ring_device *device;
   ring_device_explanation explanation;
-  ring_comm *comm = open_ranks(s, rank, size);
+  ring_comm *comm = gpu.comm = open_ranks(s, rank, size);
   use_gpu(s->one_gpu ? 0 : rank);
   if (s->nccl_fails != NULL) CHECK_INT(setenv("NCCL_STUB_FAILS", s->nccl_fails, 1), 0);
   if (s->cuda_fails != NULL && rank == 1) CHECK_INT(setenv("CUDA_STUB_FAILS", s->cuda_fails, 1), 0);
@@ -191,6 +191,7 @@ static void run_options(ring_comm *comm, void *shared) {
   (void)shared;
   ring_device *device;
   ring_cuda_context context;
+  gpu.comm = comm;
   use_gpu(ring_comm_rank(comm));
   ring_device_options options = device_options(RING_DEVICE_AUTO);
   CHECK_INT(ring_device_open(NULL, &options, &device), RING_INVALID);
@@ -362,29 +363,30 @@ static void run_arguments(ring_comm *comm, void *shared) {
   ring_device *device = open_device(comm, *(ring_device_path *)shared);
   uint8_t *m = gpu_alloc(64);
   void *const of_thread = (void *)RING_CUDA_STREAM_OF_THREAD;
-  CHECK_INT(ring_device_allreduce(NULL, m, m, 1, RING_INT8, RING_SUM, NULL), RING_INVALID);
-  CHECK_INT(ring_device_allreduce(device, NULL, m, 1, RING_INT8, RING_SUM, NULL), RING_INVALID);
-  CHECK_INT(ring_device_allreduce(device, m, NULL, 1, RING_INT8, RING_SUM, NULL), RING_INVALID);
-  CHECK_INT(ring_device_allreduce(device, m, m, 1, (ring_dtype)99, RING_SUM, NULL), RING_INVALID);
-  CHECK_INT(ring_device_allreduce(device, m, m, 1, RING_BOOL, RING_AVG, NULL), RING_INVALID);
-  CHECK_CONTAINS(ring_device_error(device)->message, "the op avg does not work on bool");
-  CHECK_INT(ring_device_allreduce(device, m, m, SIZE_MAX / 2, RING_INT64, RING_SUM, NULL),
+  CHECK_INT(ring_allreduce(on(NULL, NULL), m, m, 1, RING_INT8, RING_SUM), RING_INVALID);
+  CHECK_INT(ring_allreduce(on(device, NULL), NULL, m, 1, RING_INT8, RING_SUM), RING_INVALID);
+  CHECK_INT(ring_allreduce(on(device, NULL), m, NULL, 1, RING_INT8, RING_SUM), RING_INVALID);
+  CHECK_INT(ring_allreduce(on(device, NULL), m, m, 1, (ring_dtype)99, RING_SUM), RING_INVALID);
+  CHECK_INT(ring_allreduce(on(device, NULL), m, m, 1, RING_BOOL, RING_AVG), RING_INVALID);
+  CHECK_CONTAINS(ring_comm_error(comm)->message, "op avg is not defined on bool");
+  CHECK_INT(ring_allreduce(on(device, NULL), m, m, SIZE_MAX / 2, RING_INT64, RING_SUM),
             RING_INVALID);
-  CHECK_INT(ring_device_reduce(device, m, m, 1, RING_INT8, RING_SUM, 2, NULL), RING_INVALID);
-  CHECK_INT(ring_device_broadcast(device, m, m, 1, RING_INT8, -1, NULL), RING_INVALID);
-  CHECK_INT(ring_device_alltoallv(device, m, NULL, m, counts, RING_INT8, NULL), RING_INVALID);
-  CHECK_INT(ring_device_alltoallv(device, NULL, counts, m, counts, RING_INT8, NULL), RING_INVALID);
-  CHECK_INT(ring_device_send(device, m, 1, RING_INT8, ring_comm_rank(comm), NULL), RING_INVALID);
-  CHECK_INT(ring_device_recv(device, NULL, 1, RING_INT8, 1 - ring_comm_rank(comm), NULL),
+  CHECK_INT(ring_reduce(on(device, NULL), m, m, 1, RING_INT8, RING_SUM, 2), RING_INVALID);
+  CHECK_INT(ring_broadcast(on(device, NULL), m, m, 1, RING_INT8, -1), RING_INVALID);
+  CHECK_INT(ring_alltoallv(on(device, NULL), m, NULL, m, counts, RING_INT8), RING_INVALID);
+  CHECK_INT(ring_alltoallv(on(device, NULL), NULL, counts, m, counts, RING_INT8), RING_INVALID);
+  CHECK_INT(ring_send(on(device, NULL), m, 1, RING_INT8, ring_comm_rank(comm)), RING_INVALID);
+  CHECK_INT(ring_recv(on(device, NULL), NULL, 1, RING_INT8, 1 - ring_comm_rank(comm)),
             RING_INVALID);
-  CHECK_INT(ring_device_alltoallv(device, m, (size_t[]){1, SIZE_MAX}, m, counts, RING_INT8, NULL),
+  CHECK_INT(ring_alltoallv(on(device, NULL), m, (size_t[]){1, SIZE_MAX}, m, counts, RING_INT8),
             RING_INVALID);
-  CHECK_INT(ring_device_allreduce(device, m + 2, m, 1, RING_FLOAT32, RING_SUM, NULL), RING_INVALID);
-  CHECK_CONTAINS(ring_device_error(device)->message, "memory is not aligned to float32");
-  CHECK_INT(ring_device_allgather(device, m, m + 4, 1, RING_COMPLEX128, NULL), RING_INVALID);
+  CHECK_INT(ring_allreduce(on(device, NULL), m + 2, m + 2, 1, RING_FLOAT32, RING_SUM),
+            RING_INVALID);
+  CHECK_CONTAINS(ring_comm_error(comm)->message, "aligned");
+  CHECK_INT(ring_allgather(on(device, NULL), m, m + 4, 1, RING_COMPLEX128), RING_INVALID);
   CHECK_INT(ring_device_cast(device, m, RING_FLOAT16, m + 2, RING_FLOAT32, 1, 1, NULL),
             RING_INVALID);
-  CHECK_INT(ring_device_allreduce(device, m, m, 1, RING_INT8, RING_SUM, of_thread), RING_INVALID);
+  CHECK_INT(ring_allreduce(on(device, of_thread), m, m, 1, RING_INT8, RING_SUM), RING_INVALID);
   CHECK_CONTAINS(ring_device_error(device)->message, "the default stream of a thread");
   CHECK_INT(ring_device_test(device, NULL, NULL), RING_INVALID);
   CHECK_INT(ring_device_wait(NULL, NULL), RING_INVALID);
@@ -413,8 +415,7 @@ static void run_elsewhere(ring_comm *comm, void *shared) {
   CHECK_INT(gpu.cuda.context_push(other), 0);
   void *memory = gpu_alloc(64);
   const ring_buffer buffer = {memory, memory, 1};
-  CHECK_INT(ring_device_allreduce(device, memory, memory, 1, RING_INT8, RING_SUM, NULL),
-            RING_INVALID);
+  CHECK_INT(ring_allreduce(on(device, NULL), memory, memory, 1, RING_INT8, RING_SUM), RING_INVALID);
   CHECK_CONTAINS(ring_device_error(device)->message, "memory is on GPU 5, and the device is GPU");
   CHECK_INT(
       ring_device_allreduce_group(device, &buffer, 1, RING_INT8, RING_INT8, RING_SUM, 1, 1, NULL),
@@ -443,7 +444,7 @@ static void *call(void *arg) {
   caller *of = arg;
   CHECK_INT(gpu.cuda.context_push(gpu.context), 0);
   of->status =
-      ring_device_allreduce(of->device, of->memory, of->memory, 1, RING_INT32, RING_SUM, NULL);
+      ring_allreduce(on(of->device, NULL), of->memory, of->memory, 1, RING_INT32, RING_SUM);
   return NULL;
 }
 
@@ -457,9 +458,9 @@ static void run_busy(ring_comm *comm, void *shared) {
   CHECK_INT(pthread_create(&thread, NULL, call, &of), 0);
   if (ring_comm_rank(comm) == 0) {
     ring_status status = RING_OK;
-    while (status != RING_BUSY) { /* its own refused calls count for nothing */
+    while (status != RING_BUSY) {
       usleep(1000);
-      status = ring_device_allreduce(device, NULL, NULL, 1, RING_INT32, RING_SUM, NULL);
+      status = ring_device_cast(device, NULL, RING_FLOAT32, NULL, RING_FLOAT32, 1, 2, NULL);
       CHECK(status == RING_BUSY || status == RING_INVALID);
     }
     __sync_fetch_and_add(begun, 1);
@@ -510,10 +511,10 @@ static void test_a_wait_beside_close(void) {
 static void expect_refusals(ring_device *device, float *memory, ring_cuda_stream stream) {
   int done;
   const ring_buffer buffers[2] = {{memory, memory, 2}, {memory + 8, memory + 8, 2}};
-  CHECK_INT(ring_device_allreduce(device, memory, memory, 1, RING_INT8, RING_SUM, stream),
+  CHECK_INT(ring_allreduce(on(device, stream), memory, memory, 1, RING_INT8, RING_SUM),
             RING_UNSUPPORTED);
   CHECK_CONTAINS(ring_device_error(device)->message, "the stream captures a graph");
-  CHECK_INT(ring_device_allreduce(device, memory, memory, 1, RING_BOOL, RING_LOR, stream),
+  CHECK_INT(ring_allreduce(on(device, stream), memory, memory, 1, RING_BOOL, RING_LOR),
             RING_UNSUPPORTED);
   CHECK_INT(reduce_group(device, buffers, RING_FLOAT32, stream), RING_UNSUPPORTED);
   CHECK_INT(ring_device_cast(device, memory, RING_FLOAT32, memory, RING_FLOAT32, 1, 2, stream),
@@ -540,7 +541,7 @@ static void run_capture(ring_comm *comm, void *shared) {
   }
   device_went_well(device, reduce_group(device, buffers, RING_FLOAT32, other));
   device_went_well(device,
-                   ring_device_allreduce(device, memory, memory, 1, RING_BOOL, RING_LOR, other));
+                   ring_allreduce(on(device, other), memory, memory, 1, RING_BOOL, RING_LOR));
   device_went_well(device, ring_device_wait(device, other));
   if (ring_comm_rank(comm) == 1) gpu.capture(stream, 0);
   device_went_well(device, reduce_group(device, buffers, RING_FLOAT32, stream));
