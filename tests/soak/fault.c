@@ -12,7 +12,7 @@
 #include "load.h"
 
 /* The deadlines of worlds whose faults are found by them, on a machine that does nothing else. A rank that
- * dies before it has met anybody is missed when time runs out. */
+ * dies before it is connected to any other is missed when time runs out. */
 #define FAULT_OPEN_SECONDS 2.5
 #define FAULT_STOPPED_SECONDS 2.0
 #define FAULT_DISAGREEING_SECONDS 3.0
@@ -35,12 +35,12 @@ bool fault_dooms(const plan_world *world, bool child, int victim, int size) {
   return world->calls[fault->round].child == child;
 }
 
-void fault_mark(board *board, int delay_us) {
-  atomic_store(&board->struck, board_now() + (uint64_t)delay_us * 1000);
+void fault_mark(state *state, int delay_us) {
+  atomic_store(&state->struck, state_now() + (uint64_t)delay_us * 1000);
 }
 
-void fault_die(board *board) {
-  fault_mark(board, 0);
+void fault_die(state *state) {
+  fault_mark(state, 0);
   kill(getpid(), SIGKILL);
 }
 
@@ -49,14 +49,14 @@ static _Atomic uint64_t fault_resumed;
 
 static void fault_continued(int signal) {
   (void)signal;
-  atomic_store(&fault_resumed, board_now());
+  atomic_store(&fault_resumed, state_now());
 }
 
 /* A timer of the process's own, and not of a child that watches it: its moment is exact to the
  * microsecond. It is gone with the process, or when it has gone off and fault_await deletes it. */
 static timer_t fault_timer;
 
-void fault_strike_later(const plan_fault *fault, board *board) {
+void fault_strike_later(const plan_fault *fault, state *state) {
   bool stops = plan_fault_family(fault->kind) == PLAN_FAMILY_STOPPED;
   int us = fault->delay_us;
   struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = stops ? SIGSTOP : SIGKILL};
@@ -64,10 +64,10 @@ void fault_strike_later(const plan_fault *fault, board *board) {
   struct sigaction action = {.sa_handler = fault_continued};
   atomic_store(&fault_resumed, 0);
   sigaction(SIGCONT, &action, NULL);
-  fault_mark(board, us);
+  fault_mark(state, us);
   if (timer_create(CLOCK_MONOTONIC, &event, &fault_timer) != 0 ||
       timer_settime(fault_timer, 0, &when, NULL) != 0)
-    fault_die(board);
+    fault_die(state);
 }
 
 void fault_await(const plan_fault *fault) {
@@ -110,7 +110,7 @@ static bool fault_names(const char *text, int rank) {
 }
 
 /* The victim's rank and, where it was lost, its host and what the others were calling. */
-static bool fault_tells_all(const fault_case *of, const ring_error *error) {
+static bool fault_names_all(const fault_case *of, const ring_error *error) {
   char host[24];
   const char *text = error->message;
   bool calls = strstr(text, " as call ") != NULL || strstr(text, "message ") != NULL;
@@ -120,20 +120,20 @@ static bool fault_tells_all(const fault_case *of, const ring_error *error) {
   return strstr(text, host) != NULL && (calls || of->phase == FAULT_OPENING);
 }
 
-/* Whether a deadline had to pass: this rank's own or that of others, which gave it up as late. */
+/* Whether a deadline had to pass: this rank's own or that of others, which timed out for it. */
 static bool fault_took_long(const ring_error *error) {
   bool missed = error->status == RING_ABORTED &&
                 strstr(error->message, "timed out waiting for this rank") != NULL;
   return error->status == RING_TIMEOUT || missed;
 }
 
-/* Who was given up and goes on is told so, unless it had met nobody when it was stopped or has a link to
- * nobody, and nobody is left to be met, or its links were so full that nothing could be said. The
- * others name it among those they missed, but in a world that splits: who waits for it on the other
- * communicator is missed, too, may be the first of them, also in what the victim is told, and may hide
- * the victim, or miss it where the victim has no part. Who has given it up while they split, where texts
- * have the numbers of the child, drops the parent, and says why; this may come before a rank's own time
- * is over. */
+/* A victim that goes on after the others have timed out gets their error, unless it was connected to nobody
+ * when it was stopped or has a link to nobody, and nobody is left to connect to, or its links were so full
+ * that nothing could be sent. The others name it among those they missed, but in a world that splits: a rank
+ * that waits for it on the other communicator is missed, too, may be the first of them, also in the victim's
+ * error, and may hide the victim, or miss it where the victim has no part. A rank that has timed out for it
+ * in a split, where texts have the numbers of the child, drops the parent, and reports why; this may come
+ * before a rank's own time is over. */
 static bool fault_stop_is_expected(const fault_case *of, const ring_error *error, bool named) {
   bool waited = error->status == RING_TIMEOUT, lost = error->status == RING_PEER_LOST;
   bool splits = of->phase == FAULT_SPLITTING;
@@ -147,15 +147,15 @@ static bool fault_stop_is_expected(const fault_case *of, const ring_error *error
   if (of->own) return error->status == RING_ABORTED;
   if (of->world->splits && fault_took_long(error)) return true;
   if (!of->doomed) return false;
-  /* A pending connection that rank 0, starved, could not tell in time knows that some are missing, and not who. */
+  /* A pending connection that rank 0, starved, could not answer in time knows that some are missing, and not which. */
   bool unknown = of->phase == FAULT_OPENING && error->rank < 0;
   named = named || unknown || fault_names(error->message, inside);
   if (of->world->splits && error->status == RING_ABORTED) return error->rank != of->victim && named;
   return (waited || lost) && named;
 }
 
-/* Who was killed while opening is missed at the deadline where nobody had met it; and where an exchange
- * was under way, that failed. */
+/* A rank that was killed while opening is missed at the deadline if nobody was connected to it; and if an
+ * exchange was under way, that failed. */
 static bool fault_kill_is_expected(const fault_case *of, const ring_error *error, bool named) {
   const char *text = error->message;
   bool opening = of->phase == FAULT_OPENING;
@@ -163,8 +163,8 @@ static bool fault_kill_is_expected(const fault_case *of, const ring_error *error
                (strstr(text, "did not find rank 0") != NULL && strstr(text, "went away") == NULL);
   if (opening && error->status == RING_TIMEOUT) return named && unmet && !of->world->exchanges;
   if (opening && error->status == RING_ABORTED)
-    return of->world->exchanges && exchange_is_broken(of->world, of->board);
-  return error->status == RING_PEER_LOST && fault_tells_all(of, error);
+    return of->world->exchanges && exchange_is_broken(of->world, of->state);
+  return error->status == RING_PEER_LOST && fault_names_all(of, error);
 }
 
 static bool fault_is_expected(const fault_case *of, const ring_error *error) {
@@ -197,7 +197,7 @@ static double fault_due(const fault_case *of, bool by_timeout) {
 
 bool fault_judge(const fault_case *of, const ring_error *error, fault_finding *finding, char *why,
                  size_t size) {
-  uint64_t struck = atomic_load(&of->board->struck), now = board_now();
+  uint64_t struck = atomic_load(&of->state->struck), now = state_now();
   uint64_t since = struck > of->begun ? struck : of->begun;
   uint64_t resumed = of->own ? atomic_load(&fault_resumed) : 0;
   if (resumed > since) since = resumed;
@@ -206,7 +206,7 @@ bool fault_judge(const fault_case *of, const ring_error *error, fault_finding *f
   finding->by_timeout = fault_took_long(error);
   uint64_t due = (uint64_t)(fault_due(of, finding->by_timeout) * 1e9);
   finding->late_ns = finding->ns > due ? finding->ns - due : 0;
-  finding->named = fault_tells_all(of, error);
+  finding->named = fault_names_all(of, error);
   bool dragged = finding->by_timeout && fault_drags(of->world);
   if (!of->doomed && !dragged) return fault_refuse(error, "failed without a reason", why, size);
   if (struck == 0) return fault_refuse(error, "failed before the fault", why, size);

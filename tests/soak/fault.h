@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What goes wrong in a world: how the victim does it, and what the others must be told. A fault on
+ * What goes wrong in a world: how the victim does it, and the errors that the others must get. A fault on
  * a communicator breaks that one only, a death breaks all that the victim belongs to. Every rank of
  * it has to get an error that names the victim, in time; nobody may get one before it has happened,
  * or on a communicator that it does not concern.
  *
- * Three things are only found when time is over: a death before the others have met the victim, a
- * victim that is stopped, and calls that differ where nobody has sent anything to who could compare
- * it. Who waits in the latter two until then can make ranks that wait for it on the other
+ * Three things are only found when time is over: a death before the others are connected to the victim, a
+ * victim that is stopped, and calls that differ where nobody has sent anything to a rank that could compare
+ * it. A rank that waits in the latter two until then can make ranks that wait for it on the other
  * communicator wait too long.
  */
 #ifndef SOAK_FAULT_H
 #define SOAK_FAULT_H
 
-#include "board.h"
+#include "state.h"
 
 /* Why a call failed, as far as the judgement depends on it. */
 typedef enum fault_phase { FAULT_OPENING, FAULT_SPLITTING, FAULT_CALLING } fault_phase;
 
 typedef struct fault_case {
   const plan_world *world;
-  board *board;
+  state *state;
   fault_phase phase;
   bool doomed;    /* the fault breaks this communicator */
   int victim;     /* the victim's rank in it */
@@ -37,11 +37,11 @@ bool fault_dooms(const plan_world *world, bool child, int victim, int size);
 bool fault_drags(const plan_world *world);
 
 /* Marks the fault as happened, from now on or at the moment that a timer goes off. */
-void fault_mark(board *board, int delay_us);
+void fault_mark(state *state, int delay_us);
 
 /* The victim dies now, or is killed or stopped after its delay, whatever it is doing then. */
-void fault_die(board *board);
-void fault_strike_later(const plan_fault *fault, board *board);
+void fault_die(state *state);
+void fault_strike_later(const plan_fault *fault, state *state);
 
 /* Returns when the victim was stopped and goes on, and never if it is to be killed: what is to come
  * at any moment must not come in another world. */

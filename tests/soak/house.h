@@ -21,13 +21,13 @@ typedef struct house_things {
   int shared, temporary; /* files */
 } house_things;
 
-/* Moves in, before the first child is born; says so where there is no house to be had. */
+/* Moves in, before the first child is born; reports if there is no house to be had. */
 bool house_enter(house *of);
 
 house_things house_count(const house *of);
 
 /* Waits a little until there is no more than before: what was killed is cleared away by the kernel
- * at its leisure. Says what there is too much of. */
+ * at its leisure. Prints what there is too much of. */
 bool house_is_clean(const house *of, const house_things *before);
 
 /* Waits for children of ranks, which become those of the soak, and removes TMPDIR. False when there

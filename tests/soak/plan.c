@@ -253,6 +253,6 @@ void plan_describe(const plan_world *world, char *text, size_t size) {
            "\"%s\", %s",
            (unsigned long long)world->number, world->size, hosts, world->shares ? "shm" : "tcp",
            world->connections, world->encrypts ? ", encrypted" : "",
-           world->exchanges ? ", met by an exchange" : "", world->splits ? ", split" : "",
+           world->exchanges ? ", by an exchange" : "", world->splits ? ", split" : "",
            world->rounds, world->algorithms, fault);
 }

@@ -137,7 +137,7 @@ typedef struct plan_world {
   bool shares;            /* memory, where ranks have the same host */
   int connections;        /* of links between hosts, and of all where no memory is shared */
   bool encrypts;
-  bool exchanges; /* the ranks meet by an exchange, not by addresses */
+  bool exchanges; /* the rendezvous is by an exchange, not by addresses */
   int host[PLAN_RANKS];
   char algorithms[256];
   bool splits;

@@ -19,7 +19,7 @@ typedef struct player_comm {
   bool lost;       /* it has failed, or the victim has left it */
   bool doomed;
   int victim;  /* the rank of the victim in it, or -1 */
-  int barrier; /* the column of the board where its ranks meet */
+  int barrier; /* its column of state.arrived */
 } player_comm;
 
 typedef struct player_request {
@@ -59,21 +59,21 @@ static bool player_is_victim(const player *of) {
 }
 
 /* The victim writes down what it does. */
-static void player_does(const player *of, board_doing doing, int calling) {
-  if (!player_is_victim(of) || atomic_load(&of->setting->board->over)) return;
-  atomic_store(&of->setting->board->calling, calling);
-  atomic_store(&of->setting->board->doing, doing);
+static void player_does(const player *of, state_doing doing, int calling) {
+  if (!player_is_victim(of) || atomic_load(&of->setting->state->over)) return;
+  atomic_store(&of->setting->state->calling, calling);
+  atomic_store(&of->setting->state->doing, doing);
 }
 
 static void player_does_nothing(const player *of) {
-  player_does(of, of->outstanding > 0 ? BOARD_REQUESTING : BOARD_BETWEEN, 0);
+  player_does(of, of->outstanding > 0 ? STATE_REQUESTING : STATE_BETWEEN, 0);
 }
 
 /* From this moment on the fault may come. */
 static void player_expose(const player *of, plan_moment moment) {
   const plan_fault *fault = &of->world->fault;
   if (player_is_victim(of) && plan_fault_moment(fault->kind) == moment)
-    fault_strike_later(fault, of->setting->board);
+    fault_strike_later(fault, of->setting->state);
 }
 
 /* ---- Failing ------------------------------------------------------------------------------ */
@@ -81,7 +81,7 @@ static void player_expose(const player *of, plan_moment moment) {
 static fault_case player_case(const player *of, fault_phase phase, const player_comm *comm,
                               uint64_t begun) {
   return (fault_case){.world = of->world,
-                      .board = of->setting->board,
+                      .state = of->setting->state,
                       .phase = phase,
                       .doomed = comm->doomed,
                       .victim = phase == FAULT_SPLITTING ? of->comms[0].victim : comm->victim,
@@ -93,19 +93,19 @@ static fault_case player_case(const player *of, fault_phase phase, const player_
 /* A call on a communicator has failed: as it must, or not. */
 static void player_judge(player *of, player_comm *comm, fault_phase phase, const ring_error *error,
                          uint64_t begun, const char *call) {
-  board_worker *worker = &of->setting->board->workers[of->world->worker[of->rank]];
+  state_worker *worker = &of->setting->state->workers[of->world->worker[of->rank]];
   fault_case judged = player_case(of, phase, comm, begun);
   char why[PLAYER_TEXT - 256];
   fault_finding finding;
   bool first = !comm->lost;
   comm->lost = true;
   if (!fault_judge(&judged, error, &finding, why, sizeof why)) player_blame(of, "%s %s", call, why);
-  if (of->setting->tells && first)
+  if (of->setting->prints && first)
     printf("rank %d, %s after %.3f s: %s: %s\n", of->rank, call, (double)finding.ns * 1e-9,
            ring_status_name(error->status), error->message);
   if (!first) return;
-  of->setting->board->outcomes[of->rank][comm == &of->comms[1]] =
-      (board_outcome){error->status, finding.named, finding.ns, finding.late_ns};
+  of->setting->state->outcomes[of->rank][comm == &of->comms[1]] =
+      (state_outcome){error->status, finding.named, finding.ns, finding.late_ns};
   worker->failures++;
   worker->timeouts += finding.by_timeout;
   if (!finding.by_timeout && !judged.own && finding.ns > worker->worst_ns)
@@ -123,13 +123,13 @@ static void player_judge_call(player *of, const call_live *live, const ring_erro
 
 static int player_arrivals(const player *of, const call_live *live, int round, int more) {
   const player_comm *comm = &of->comms[live->plan->child];
-  return atomic_fetch_add(&of->setting->board->arrived[round][comm->barrier], more);
+  return atomic_fetch_add(&of->setting->state->arrived[round][comm->barrier], more);
 }
 
 /* A rank that leaves out a barrier before another one is in the one when the others are in the
- * other, and nobody can tell. */
+ * other, and nobody can detect it. */
 static bool player_barrier_holds(const player *of, const call_live *live, int round) {
-  bool struck = atomic_load(&of->setting->board->struck) != 0;
+  bool struck = atomic_load(&of->setting->state->struck) != 0;
   if (live->plan->kind != PLAN_barrier || (struck && of->comms[live->plan->child].doomed))
     return true;
   return player_arrivals(of, live, round, 0) == live->size;
@@ -141,10 +141,10 @@ static void player_check(player *of, const call_live *live, int round) {
   if (!player_barrier_holds(of, live, round))
     player_blame(of, "%s of round %d returned before all ranks had called it", call, round);
   if (!call_check(live, why, sizeof why)) player_blame(of, "%s of round %d: %s", call, round, why);
-  of->setting->board->digests[round][of->rank] = call_digest(live);
+  of->setting->state->digests[round][of->rank] = call_digest(live);
 }
 
-/* Waits, or asks until it is done. */
+/* Waits, or tests until it is done. */
 static ring_status player_await(player *of, ring_request *request) {
   int done = 0;
   ring_status status = RING_OK;
@@ -160,8 +160,8 @@ static ring_status player_await(player *of, ring_request *request) {
 static void player_finish_one(player *of) {
   int chosen = (int)dice_below(&of->dice, (uint64_t)of->outstanding);
   player_request *request = &of->requests[chosen];
-  uint64_t begun = board_now();
-  player_does(of, BOARD_CALLING, request->live.plan->kind);
+  uint64_t begun = state_now();
+  player_does(of, STATE_CALLING, request->live.plan->kind);
   if (player_await(of, request->live.request) == RING_OK)
     player_check(of, &request->live, request->round);
   else
@@ -180,7 +180,7 @@ static void player_make(player *of, const plan_call *plan) {
   player_comm *comm = &of->comms[plan->child];
   player_request *request = &of->requests[of->outstanding];
   call_live *live = &request->live;
-  board_worker *worker = &of->setting->board->workers[of->world->worker[of->rank]];
+  state_worker *worker = &of->setting->state->workers[of->world->worker[of->rank]];
   bool may_start = plan->kind != PLAN_message && of->outstanding < of->world->depth;
   bool starts = may_start && dice_chance(&of->dice, 0.6);
   if (!call_prepare(live, plan, comm->comm, &of->dice)) {
@@ -193,8 +193,8 @@ static void player_make(player *of, const plan_call *plan) {
   worker->calls++;
   for (int i = 0; i < live->pair_count; i++)
     worker->bytes += (live->pairs[i].input + live->pairs[i].output) * ring_dtype_size(plan->dtype);
-  uint64_t begun = board_now();
-  if (!starts) player_does(of, BOARD_CALLING, plan->kind);
+  uint64_t begun = state_now();
+  if (!starts) player_does(of, STATE_CALLING, plan->kind);
   ring_status status = call_run(live, starts);
   of->outstanding += status == RING_OK && starts;
   player_does_nothing(of);
@@ -206,13 +206,13 @@ static void player_make(player *of, const plan_call *plan) {
   call_end(live);
 }
 
-/* Calls that have to be refused, or that only ask. */
+/* Calls that have to be refused, or that change nothing. */
 static void player_pester(player *of, const player_comm *comm) {
-  ring_explanation told;
+  ring_explanation plan;
   ring_counters counters;
   if (ring_allreduce(comm->comm, NULL, NULL, 3, RING_FLOAT32, RING_SUM) != RING_INVALID)
     player_blame(of, "a call without buffers was not refused");
-  if (ring_comm_explain(comm->comm, "allreduce", 1000, RING_FLOAT32, 0, &told) != RING_OK)
+  if (ring_comm_explain(comm->comm, "allreduce", 1000, RING_FLOAT32, 0, &plan) != RING_OK)
     player_blame(of, "explain: %s", ring_comm_error(comm->comm)->message);
   if (ring_comm_counters(comm->comm, -1, &counters) != RING_OK) player_blame(of, "counters failed");
 }
@@ -223,13 +223,13 @@ static void player_pester(player *of, const player_comm *comm) {
 static void player_differ(player *of, const plan_call *planned) {
   of->odd = *planned;
   of->odd.kind = planned->kind == PLAN_barrier ? PLAN_allreduce : PLAN_barrier;
-  fault_mark(of->setting->board, 0);
+  fault_mark(of->setting->state, 0);
   player_make(of, &of->odd);
 }
 
 static void player_leave(player *of, player_comm *comm) {
-  uint64_t begun = board_now();
-  fault_mark(of->setting->board, 0);
+  uint64_t begun = state_now();
+  fault_mark(of->setting->state, 0);
   if (ring_comm_close(comm->comm) != RING_OK)
     player_judge(of, comm, FAULT_CALLING, ring_comm_error(comm->comm), begun, "closing early");
   else if (comm->doomed)
@@ -238,7 +238,7 @@ static void player_leave(player *of, player_comm *comm) {
 }
 
 static void player_abort(player *of, player_comm *comm, bool drops) {
-  fault_mark(of->setting->board, 0);
+  fault_mark(of->setting->state, 0);
   if (drops) ring_comm_free(comm->comm);
   if (drops) comm->comm = NULL;
   if (!drops) ring_comm_abort(comm->comm, "the soak wants it");
@@ -251,7 +251,7 @@ static void player_strike(player *of, const plan_call *call) {
   player_comm *comm = &of->comms[call->child];
   switch (fault->kind) {
   case PLAN_FAULT_DIES:
-    fault_die(of->setting->board);
+    fault_die(of->setting->state);
     return;
   case PLAN_FAULT_ABORTS:
   case PLAN_FAULT_DROPS:
@@ -261,7 +261,7 @@ static void player_strike(player *of, const plan_call *call) {
     player_differ(of, call);
     return;
   case PLAN_FAULT_SKIPS:
-    fault_mark(of->setting->board, 0);
+    fault_mark(of->setting->state, 0);
     return;
   case PLAN_FAULT_LEAVES:
     player_leave(of, comm);
@@ -324,14 +324,14 @@ static void player_open(player *of) {
   comm->victim = fails ? of->world->fault.rank : -1;
   comm->doomed = fault_dooms(of->world, false, comm->victim, size);
   player_expose(of, PLAN_MOMENT_OPENING);
-  uint64_t begun = board_now();
-  player_does(of, BOARD_OPENING, 0);
+  uint64_t begun = state_now();
+  player_does(of, STATE_OPENING, 0);
   if (ring_comm_open(&options, &comm->comm, &error) != RING_OK)
     player_judge(of, comm, FAULT_OPENING, &error, begun, "open");
-  player_does(of, BOARD_OPENED, 0);
+  player_does(of, STATE_OPENED, 0);
 }
 
-/* A rank that is slow to open the child may hear there already of the victim's fault on it; then the
+/* A rank that is slow to open the child may get the victim's fault on it already there; then the
  * parent is as good as ever. Errors of split have the numbers of the parent. */
 static void player_judge_split(player *of, uint64_t begun) {
   player_comm *parent = &of->comms[0], *child = &of->comms[1];
@@ -353,10 +353,10 @@ static void player_split(player *of) {
   child->barrier = 1 + color;
   player_expose(of, PLAN_MOMENT_SPLITTING);
   if (!world->splits || parent->lost) return;
-  uint64_t begun = board_now();
-  player_does(of, BOARD_SPLITTING, 0);
+  uint64_t begun = state_now();
+  player_does(of, STATE_SPLITTING, 0);
   ring_status status = ring_comm_split(parent->comm, color, world->key[of->rank], &child->comm);
-  player_does(of, BOARD_BETWEEN, 0);
+  player_does(of, STATE_BETWEEN, 0);
   if (status != RING_OK) {
     player_judge_split(of, begun);
     return;
@@ -371,7 +371,7 @@ static void player_split(player *of) {
 static void player_close(player *of, player_comm *comm) {
   bool late = plan_fault_moment(of->world->fault.kind) != PLAN_MOMENT_NONE;
   if (comm->comm == NULL || comm->lost) return;
-  uint64_t begun = board_now();
+  uint64_t begun = state_now();
   if (ring_comm_close(comm->comm) != RING_OK)
     player_judge(of, comm, FAULT_CALLING, ring_comm_error(comm->comm), begun, "close");
   else if (comm->doomed && !late)
@@ -384,11 +384,11 @@ static void player_end(player *of) {
   int first = (int)dice_below(&shared, 2);
   if (dice_chance(&shared, 0.5)) player_finish_all(of); /* else close waits for them */
   player_expose(of, PLAN_MOMENT_CLOSING);
-  player_does(of, BOARD_CLOSING, 0);
+  player_does(of, STATE_CLOSING, 0);
   player_close(of, &of->comms[first]);
   player_close(of, &of->comms[!first]);
   player_finish_all(of);
-  player_does(of, BOARD_CLOSED, 0);
+  player_does(of, STATE_CLOSED, 0);
   ring_comm_free(of->comms[!first].comm);
   ring_comm_free(of->comms[first].comm);
   ring_free(of->kept);

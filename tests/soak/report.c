@@ -26,18 +26,18 @@ enum {
 #define REPORT_BUSY_SHARE 0.75
 enum { REPORT_LEAST = 20, REPORT_BUSY_LOAD = 4 /* of a processor */ };
 
-void report_begin(report *of, const board *board, plan_family storm, double seconds) {
-  *of = (report){.board = board,
+void report_begin(report *of, const state *state, plan_family storm, double seconds) {
+  *of = (report){.state = state,
                  .storm = storm,
                  .seconds = seconds,
-                 .begun = board_now(),
-                 .said = board_now()};
+                 .begun = state_now(),
+                 .printed = state_now()};
   for (int i = 0; i < PLAN_ELDERS; i++)
     of->resident[i].late_least = of->heap[i].late_least = UINT64_MAX;
 }
 
 double report_elapsed(const report *of) {
-  return (double)(board_now() - of->begun) * 1e-9;
+  return (double)(state_now() - of->begun) * 1e-9;
 }
 
 /* ---- Memory ------------------------------------------------------------------------------- */
@@ -60,36 +60,37 @@ static bool report_is_flat(const report_memory *memory, uint64_t slack, int elde
 
 /* ---- Kills and stops ---------------------------------------------------------------------- */
 
-/* Who dies before it has met anybody is missed when time runs out. */
-static void report_add_heard(report *of, const plan_world *world) {
-  const board *board = of->board;
+/* A rank that dies before it is connected to any other is missed when time runs out. */
+static void report_add_detected(report *of, const plan_world *world) {
+  const state *state = of->state;
   plan_family family = plan_fault_family(world->fault.kind);
-  bool killed = family == PLAN_FAMILY_KILLED, heard = false, missed = false;
-  bool opened = atomic_load(&board->doing) > BOARD_OPENING;
+  bool killed = family == PLAN_FAMILY_KILLED, detected = false, missed = false;
+  bool opened = atomic_load(&state->doing) > STATE_OPENING;
   uint64_t last = 0;
   if (!killed && family != PLAN_FAMILY_STOPPED) return;
   for (int i = 0; i < 2 * world->size; i++) {
-    const board_outcome *outcome = &board->outcomes[i / 2][i % 2];
+    const state_outcome *outcome = &state->outcomes[i / 2][i % 2];
     bool timeout = killed && outcome->status == RING_TIMEOUT;
     if (i / 2 == world->fault.rank || outcome->status == RING_OK || (timeout && !opened)) continue;
-    heard = true;
+    detected = true;
     missed = missed || timeout;
     if (outcome->late_ns > last) last = outcome->late_ns;
   }
-  if (!heard) return;
+  if (!detected) return;
   uint64_t step = missed ? REPORT_STEPS : last / REPORT_STEP;
-  of->heard[family][step < REPORT_STEPS ? step : REPORT_STEPS - 1]++;
+  of->detected[family][step < REPORT_STEPS ? step : REPORT_STEPS - 1]++;
 }
 
-/* Seconds within which that share of the worlds had heard. */
-static double report_quantile(const uint64_t *heard, uint64_t worlds, double share) {
+/* Seconds within which that share of the worlds had detected the fault. */
+static double report_quantile(const uint64_t *detected, uint64_t worlds, double share) {
   uint64_t sum = 0;
   int step = 0;
-  while (step < REPORT_STEPS - 1 && (double)(sum += heard[step]) < share * (double)worlds) step++;
+  while (step < REPORT_STEPS - 1 && (double)(sum += detected[step]) < share * (double)worlds)
+    step++;
   return (double)(step + 1) * (double)REPORT_STEP * 1e-9;
 }
 
-/* The share of the worlds that have to hear soon. */
+/* The share of the worlds that have to detect it soon. */
 static double report_soon_share(void) {
   double load = 0;
   if (getloadavg(&load, 1) != 1 || load <= REPORT_BUSY_LOAD * (double)sysconf(_SC_NPROCESSORS_ONLN))
@@ -98,47 +99,48 @@ static double report_soon_share(void) {
   return REPORT_BUSY_SHARE;
 }
 
-static void report_say_heard(const uint64_t *heard, uint64_t worlds, uint64_t late, double soon,
-                             plan_family family) {
-  printf(
-      "         %6llu worlds heard that a rank was %s: half of them within %.2f s%s, 90 %% %.2f s, "
-      "99 %% %.2f s; %llu later than %.0f s\n",
-      (unsigned long long)worlds, plan_family_name(family), report_quantile(heard, worlds, 0.5),
-      family == PLAN_FAMILY_STOPPED ? " after the deadline" : "",
-      report_quantile(heard, worlds, 0.9), report_quantile(heard, worlds, 0.99),
-      (unsigned long long)late, soon);
+static void report_print_detected(const uint64_t *detected, uint64_t worlds, uint64_t late,
+                                  double soon, plan_family family) {
+  printf("         %6llu worlds detected that a rank was %s: half of them within %.2f s%s, 90 %% "
+         "%.2f s, "
+         "99 %% %.2f s; %llu later than %.0f s\n",
+         (unsigned long long)worlds, plan_family_name(family),
+         report_quantile(detected, worlds, 0.5),
+         family == PLAN_FAMILY_STOPPED ? " after the deadline" : "",
+         report_quantile(detected, worlds, 0.9), report_quantile(detected, worlds, 0.99),
+         (unsigned long long)late, soon);
 }
 
-/* Nearly all that hear have to hear soon and, where every world has the fault, most have to hear. */
-static bool report_heard_soon(const report *of, plan_family family) {
-  const uint64_t *heard = of->heard[family];
+/* Nearly all worlds that detect the fault have to do so soon and, if all have it, most have to detect it. */
+static bool report_detected_soon(const report *of, plan_family family) {
+  const uint64_t *detected = of->detected[family];
   uint64_t worlds = 0, late = 0;
   double soon = UNLOADED(REPORT_SOON);
   for (int i = 0; i < REPORT_STEPS; i++) {
-    worlds += heard[i];
-    if ((double)(i + 1) * (double)REPORT_STEP * 1e-9 > soon) late += heard[i];
+    worlds += detected[i];
+    if ((double)(i + 1) * (double)REPORT_STEP * 1e-9 > soon) late += detected[i];
   }
-  if (worlds > 0) report_say_heard(heard, worlds, late, soon, family);
+  if (worlds > 0) report_print_detected(detected, worlds, late, soon, family);
   if (of->storm == family && of->worlds >= REPORT_LEAST && worlds < of->worlds / 2) {
-    printf("soak: of %llu worlds only %llu heard that a rank was %s\n",
+    printf("soak: of %llu worlds only %llu detected that a rank was %s\n",
            (unsigned long long)of->worlds, (unsigned long long)worlds, plan_family_name(family));
     return false;
   }
   if (worlds < REPORT_LEAST) return true;
   double share = report_soon_share();
   if ((double)(worlds - late) >= share * (double)worlds) return true;
-  printf("soak: less than %.0f %% of them heard within %.0f s\n", 100 * share, soon);
+  printf("soak: less than %.0f %% of them detected it within %.0f s\n", 100 * share, soon);
   return false;
 }
 
 /* ---- Words -------------------------------------------------------------------------------- */
 
-static void report_say(const report *of) {
+static void report_print(const report *of) {
   uint64_t calls = 0, bytes = 0, failures = 0, timeouts = 0, worst = 0, resident = 0, heap = 0,
            faults = 0;
   int descriptors = 0;
   for (int i = 0; i < PLAN_RANKS; i++) {
-    const board_worker *worker = &of->board->workers[i];
+    const state_worker *worker = &of->state->workers[i];
     calls += worker->calls;
     bytes += worker->bytes;
     failures += worker->failures;
@@ -164,22 +166,22 @@ void report_add(report *of, const plan_world *world) {
   of->worlds++;
   of->repeated += world->twice;
   of->faults[world->fault.kind]++;
-  tally_add(&of->tally, world, of->board);
-  report_add_heard(of, world);
+  tally_add(&of->tally, world, of->state);
+  report_add_detected(of, world);
   for (int i = 0; i < PLAN_ELDERS; i++) {
-    report_sample(of, &of->resident[i], of->board->workers[i].resident);
-    report_sample(of, &of->heap[i], of->board->workers[i].heap);
+    report_sample(of, &of->resident[i], of->state->workers[i].resident);
+    report_sample(of, &of->heap[i], of->state->workers[i].heap);
   }
-  if (board_now() < of->said + REPORT_MINUTE) return;
-  of->said += REPORT_MINUTE;
-  report_say(of);
+  if (state_now() < of->printed + REPORT_MINUTE) return;
+  of->printed += REPORT_MINUTE;
+  report_print(of);
 }
 
 bool report_end(report *of) {
   bool flat = true;
   uint64_t heap_slack =
       of->seconds < REPORT_SHORT_SECONDS ? REPORT_SHORT_HEAP_SLACK : REPORT_HEAP_SLACK;
-  report_say(of);
+  report_print(of);
   tally_print(&of->tally);
   for (int i = 1; i < PLAN_FAULTS; i++)
     printf("         %6llu x %s\n", (unsigned long long)of->faults[i],
@@ -191,6 +193,6 @@ bool report_end(report *of) {
       flat = false;
     if (!report_is_flat(&of->heap[i], heap_slack, i, "heap")) flat = false;
   }
-  bool killed = report_heard_soon(of, PLAN_FAMILY_KILLED);
-  return report_heard_soon(of, PLAN_FAMILY_STOPPED) && killed && flat;
+  bool killed = report_detected_soon(of, PLAN_FAMILY_KILLED);
+  return report_detected_soon(of, PLAN_FAMILY_STOPPED) && killed && flat;
 }

@@ -94,14 +94,14 @@ static void soak_read_option(soak_options *options, const char *name, const char
 /* ---- Checks of the parent ----------------------------------------------------------------- */
 
 /* Results of an allreduce are the same to the bit on all ranks of a communicator that have one. */
-static bool soak_digests_agree(const plan_world *world, const board *board) {
+static bool soak_digests_agree(const plan_world *world, const state *state) {
   for (int round = 0; round < world->rounds; round++) {
     const plan_call *call = &world->calls[round];
     uint64_t of_color[PLAN_COLORS] = {0};
     bool all_get = call->kind == PLAN_allreduce || call->kind == PLAN_allreduce_group;
     for (int rank = 0; all_get && rank < world->size; rank++) {
       uint64_t *first = &of_color[call->child ? world->color[rank] : 0];
-      uint64_t digest = board->digests[round][rank];
+      uint64_t digest = state->digests[round][rank];
       if (*first == 0) *first = digest;
       if (digest == 0 || digest == *first) continue;
       fprintf(stderr, "soak: world %llu, round %d: rank %d has other bits than a lower rank\n",
@@ -114,20 +114,20 @@ static bool soak_digests_agree(const plan_world *world, const board *board) {
 
 static bool soak_play(workers *workers, const plan_world *world) {
   static uint64_t before[PLAN_ROUNDS][PLAN_RANKS];
-  if (!workers_play(workers, world) || !soak_digests_agree(world, workers->board)) return false;
+  if (!workers_play(workers, world) || !soak_digests_agree(world, workers->state)) return false;
   if (!world->twice) return true;
-  memcpy(before, workers->board->digests, sizeof before);
+  memcpy(before, workers->state->digests, sizeof before);
   if (!workers_play(workers, world)) return false;
-  if (memcmp(before, workers->board->digests, sizeof before) == 0) return true;
+  if (memcmp(before, workers->state->digests, sizeof before) == 0) return true;
   fprintf(stderr, "soak: world %llu gave other bits when it was played again\n",
           (unsigned long long)world->number);
   return false;
 }
 
 /* Nothing is left of the workers in the parent. */
-static bool soak_left_nothing(board_holdings *before) {
-  board_holdings now;
-  if (board_holds_no_more(before, &now)) return true;
+static bool soak_left_nothing(state_holdings *before) {
+  state_holdings now;
+  if (state_holds_no_more(before, &now)) return true;
   fprintf(stderr, "soak: %d descriptors, %d threads and %d maps where there were %d, %d and %d\n",
           now.descriptors, now.threads, now.maps, before->descriptors, before->threads,
           before->maps);
@@ -148,7 +148,7 @@ static bool soak_run(const soak_options *options, workers *workers, const house 
   house_things before = house_count(house);
   uint64_t number = options->world < 0 ? 0 : (uint64_t)options->world;
   plan_family storm = options->bounds.faults < 1 ? PLAN_FAMILY_NONE : options->bounds.only;
-  report_begin(&report, workers->board, storm, options->seconds);
+  report_begin(&report, workers->state, storm, options->seconds);
   do {
     plan_make(&world, &options->bounds, number++);
     if (!soak_play(workers, &world) || !house_is_clean(house, &before)) {
@@ -183,19 +183,19 @@ int main(int count, char **arguments) {
   if (count % 2 == 0) soak_usage();
   for (int i = 1; i < count; i += 2) soak_read_option(&options, arguments[i], arguments[i + 1]);
   workers workers = {
-      .bounds = options.bounds, .patience = options.patience, .tells = options.world >= 0};
+      .bounds = options.bounds, .patience = options.patience, .prints = options.world >= 0};
   soak_restart(arguments);
-  board_holdings before = board_count_holdings();
+  state_holdings before = state_count_holdings();
   house house = {0};
-  workers.board = board_make();
-  if (workers.board == NULL || !house_enter(&house)) return 1;
+  workers.state = state_make();
+  if (workers.state == NULL || !house_enter(&house)) return 1;
   house_things empty = house_count(&house);
   snprintf(workers.token, sizeof workers.token, "soak of process %d", (int)getpid());
   printf("soak: seed %llu\n", (unsigned long long)options.bounds.seed);
   fault_expect_load();
   bool good = workers_start(&workers) && soak_run(&options, &workers, &house);
   workers_end(&workers);
-  board_free(workers.board);
+  state_free(workers.state);
   good = house_is_clean(&house, &empty) && good;
   good = house_leave(&house) && good;
   good = soak_left_nothing(&before) && good;

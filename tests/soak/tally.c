@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *tally_doing(const board *board) {
+static const char *tally_doing(const state *state) {
   static const char *const names[] = {
 #define TALLY_DOING_NAME(name, text) text,
-      BOARD_DOING_MAP(TALLY_DOING_NAME)
+      STATE_DOING_MAP(TALLY_DOING_NAME)
 #undef TALLY_DOING_NAME
   };
-  return names[atomic_load(&board->doing)];
+  return names[atomic_load(&state->doing)];
 }
 
 static tally_row *tally_find(tally *of, const char *name) {
@@ -23,7 +23,7 @@ static tally_row *tally_find(tally *of, const char *name) {
   return row;
 }
 
-static void tally_hear(tally_row *row, const board_outcome *outcome) {
+static void tally_add_outcome(tally_row *row, const state_outcome *outcome) {
   bool lost = outcome->status == RING_PEER_LOST, waited = outcome->status == RING_TIMEOUT;
   row->nothing += outcome->status == RING_OK;
   row->lost += lost;
@@ -34,40 +34,40 @@ static void tally_hear(tally_row *row, const board_outcome *outcome) {
   if (waited && outcome->ns > row->timeout_ns) row->timeout_ns = outcome->ns;
 }
 
-static void tally_hear_victim(tally_row *row, const board_outcome *outcome) {
+static void tally_add_victim(tally_row *row, const state_outcome *outcome) {
   row->stopped++;
   row->aborted += outcome->status == RING_ABORTED;
   row->unhurt += outcome->status == RING_OK;
   row->differently += outcome->status != RING_ABORTED && outcome->status != RING_OK;
 }
 
-/* On the child only those have something to hear that have failed there. */
-static void tally_add_to(tally *of, const char *name, const plan_world *world, const board *board) {
+/* On the child only the ranks that have failed there have an error. */
+static void tally_add_to(tally *of, const char *name, const plan_world *world, const state *state) {
   tally_row *row = tally_find(of, name);
   bool stops = plan_fault_family(world->fault.kind) == PLAN_FAMILY_STOPPED;
   row->worlds++;
   for (int rank = 0; rank < world->size; rank++)
     for (int child = 0; child < 2; child++) {
-      const board_outcome *outcome = &board->outcomes[rank][child];
+      const state_outcome *outcome = &state->outcomes[rank][child];
       if (child > 0 && outcome->status == RING_OK) continue;
       if (rank != world->fault.rank)
-        tally_hear(row, outcome);
+        tally_add_outcome(row, outcome);
       else if (stops)
-        tally_hear_victim(row, outcome);
+        tally_add_victim(row, outcome);
     }
 }
 
-void tally_add(tally *of, const plan_world *world, const board *board) {
+void tally_add(tally *of, const plan_world *world, const state *state) {
   plan_family family = plan_fault_family(world->fault.kind);
   const char *fault = plan_family_name(family);
-  const char *collective = plan_kind_name((plan_kind)atomic_load(&board->calling));
+  const char *collective = plan_kind_name((plan_kind)atomic_load(&state->calling));
   char name[64];
   if (family == PLAN_FAMILY_NONE) return;
-  snprintf(name, sizeof name, "%s, %s, %s", fault, tally_doing(board), plan_link_name(world));
-  tally_add_to(of, name, world, board);
-  if (atomic_load(&board->doing) != BOARD_CALLING) return;
+  snprintf(name, sizeof name, "%s, %s, %s", fault, tally_doing(state), plan_link_name(world));
+  tally_add_to(of, name, world, state);
+  if (atomic_load(&state->doing) != STATE_CALLING) return;
   snprintf(name, sizeof name, "%s in %s", fault, collective);
-  tally_add_to(of, name, world, board);
+  tally_add_to(of, name, world, state);
 }
 
 static int tally_compare(const void *one, const void *other) {
@@ -91,7 +91,7 @@ void tally_print(const tally *of) {
   static tally sorted;
   sorted = *of;
   qsort(sorted.rows, (size_t)sorted.count, sizeof *sorted.rows, tally_compare);
-  printf("%-48s        others were told                    slowest, s\n%-48s %6s %6s %7s %6s %7s "
+  printf("%-48s        errors of the others            slowest, s\n%-48s %6s %6s %7s %6s %7s "
          "%6s %8s %8s\n",
          "", "the victim was", "worlds", "lost", "timeout", "else", "nothing", "named", "at once",
          "timeout");

@@ -6,17 +6,17 @@
 #ifndef SOAK_TALLY_H
 #define SOAK_TALLY_H
 
-#include "board.h"
+#include "state.h"
 
 enum { TALLY_ROWS = 256 };
 
-/* Worlds, and what ranks of theirs were told; named: how many of these said all
- * that has to be said (fault.h). */
+/* Worlds, and the errors of their ranks; named: how many of these named all that
+ * they have to (fault.h). */
 typedef struct tally_row {
   char name[64];
   uint64_t worlds, lost, timeouts, others, named, nothing;
   uint64_t lost_ns, timeout_ns;                   /* the slowest */
-  uint64_t stopped, aborted, differently, unhurt; /* what the victim was told when it went on */
+  uint64_t stopped, aborted, differently, unhurt; /* the error of the victim when it went on */
 } tally_row;
 
 typedef struct tally {
@@ -25,7 +25,7 @@ typedef struct tally {
 } tally;
 
 /* After a world with a fault. */
-void tally_add(tally *of, const plan_world *world, const board *board);
+void tally_add(tally *of, const plan_world *world, const state *state);
 
 void tally_print(const tally *of);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What buffers hold, and the plain reference. Element i of rank r's input in a call is a number
- * that follows from the call's salt, r and i, so every rank can say what any other one has sent
- * without being told. Where nothing is reduced, and for integers, that is any bit pattern; floats
+ * that follows from the call's salt, r and i, so every rank can compute what any other one has sent
+ * without a message. Where nothing is reduced, and for integers, that is any bit pattern; floats
  * that are reduced are taken from so few numbers that every order of the operation is exact, NaN
  * among them for min and max. Those of a rough call are not, and are compared to within rounding
  * here, and to the bit between the ranks.

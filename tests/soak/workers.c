@@ -15,7 +15,7 @@
 
 #include "player.h"
 
-/* A call that hangs ends after a minute and says why, so who takes longer does not come back. */
+/* A call that hangs ends after a minute and reports why, so a worker that takes longer does not come back. */
 enum { WORKERS_WORLD_MS = 200000, WORKERS_LAST_WORDS_MS = 3000 };
 
 typedef struct workers_order {
@@ -25,12 +25,12 @@ typedef struct workers_order {
 
 /* ---- In a worker -------------------------------------------------------------------------- */
 
-static bool worker_is_clean(int index, board_holdings *before, board_worker *tally) {
-  board_holdings now;
-  bool clean = board_holds_no_more(before, &now);
+static bool worker_is_clean(int index, state_holdings *before, state_worker *tally) {
+  state_holdings now;
+  bool clean = state_holds_no_more(before, &now);
   tally->descriptors = now.descriptors;
-  tally->resident = board_resident();
-  tally->heap = board_heap();
+  tally->resident = state_resident();
+  tally->heap = state_heap();
   if (clean) return true;
   fprintf(stderr,
           "soak: worker %d held %d descriptors, %d threads, %d shared maps before the world and "
@@ -41,16 +41,16 @@ static bool worker_is_clean(int index, board_holdings *before, board_worker *tal
 }
 
 static bool worker_play(const workers *of, int index, const workers_order *order,
-                        board_holdings *before) {
+                        state_holdings *before) {
   static plan_world world;
-  board_worker *tally = &of->board->workers[index];
+  state_worker *tally = &of->state->workers[index];
   plan_make(&world, &of->bounds, order->world);
   player_setting setting = {.world = &world,
-                            .board = of->board,
+                            .state = of->state,
                             .rank = order->rank,
                             .token = of->token,
                             .patience = of->patience,
-                            .tells = of->tells};
+                            .prints = of->prints};
   return player_play(&setting) && worker_is_clean(index, before, tally);
 }
 
@@ -65,7 +65,7 @@ static void worker_warm_up(void) {
 }
 
 /* One that was continued in a world before may be so again, by who watches this terminal. */
-static bool worker_hear(int line, workers_order *order) {
+static bool worker_receive(int line, workers_order *order) {
   ssize_t got;
   do {
     got = read(line, order, sizeof *order);
@@ -76,10 +76,10 @@ static bool worker_hear(int line, workers_order *order) {
 /* Leaves by exit, so that a sanitizer looks for leaks. */
 static void worker_live(const workers *of, int index, int line) {
   worker_warm_up();
-  board_holdings before = board_count_holdings();
+  state_holdings before = state_count_holdings();
   workers_order order;
   char answer = 'y';
-  while (answer == 'y' && worker_hear(line, &order)) {
+  while (answer == 'y' && worker_receive(line, &order)) {
     answer = worker_play(of, index, &order, &before) ? 'y' : 'n';
     if (write(line, &answer, 1) != 1) break;
   }
@@ -115,7 +115,7 @@ bool workers_start(workers *of) {
 }
 
 static bool workers_order_all(workers *of, const plan_world *world) {
-  board_wipe(of->board);
+  state_wipe(of->state);
   for (int rank = 0; rank < world->size; rank++) {
     worker *one = &of->all[world->worker[rank]];
     workers_order order = {world->number, rank};
@@ -142,7 +142,7 @@ static bool workers_replace(workers *of, int index, const plan_world *world) {
 }
 
 /* Takes the answer of one, or its end. */
-static bool workers_hear(workers *of, int index, const plan_world *world) {
+static bool workers_receive(workers *of, int index, const plan_world *world) {
   char answer = 'n';
   ssize_t got = read(of->all[index].line, &answer, 1);
   if (got < 0 && errno == EINTR) return true;
@@ -165,7 +165,7 @@ static void workers_continue(const workers *of, const plan_world *world) {
   if (!stops || workers_playing(of) > 1 || victim->rank < 0) return;
   waitid(P_PID, (id_t)victim->process, &stopped, WSTOPPED | WNOHANG);
   if (stopped.si_pid != victim->process) return;
-  atomic_store(&of->board->over, true);
+  atomic_store(&of->state->over, true);
   kill(victim->process, SIGCONT);
 }
 
@@ -176,20 +176,20 @@ static void workers_report_hang(const workers *of, const plan_world *world) {
               of->all[i].rank, (unsigned long long)world->number, (int)of->all[i].process);
 }
 
-/* After a failure the others get a moment for what they have to say. */
+/* After a failure the others get a moment to report. */
 bool workers_play(workers *of, const plan_world *world) {
   bool good = workers_order_all(of, world);
-  uint64_t give_up = board_now() + WORKERS_WORLD_MS * UINT64_C(1000000);
-  while (workers_playing(of) > 0 && board_now() < give_up) {
+  uint64_t give_up = state_now() + WORKERS_WORLD_MS * UINT64_C(1000000);
+  while (workers_playing(of) > 0 && state_now() < give_up) {
     struct pollfd entries[PLAN_RANKS];
     for (int i = 0; i < PLAN_RANKS; i++)
       entries[i] = (struct pollfd){of->all[i].rank >= 0 ? of->all[i].line : -1, POLLIN, 0};
     workers_continue(of, world);
     if (poll(entries, PLAN_RANKS, workers_playing(of) > 1 && good ? 1000 : 20) < 0) continue;
     for (int i = 0; i < PLAN_RANKS; i++) {
-      if (entries[i].revents == 0 || workers_hear(of, i, world)) continue;
+      if (entries[i].revents == 0 || workers_receive(of, i, world)) continue;
       of->all[i].rank = -1;
-      if (good) give_up = board_now() + WORKERS_LAST_WORDS_MS * UINT64_C(1000000);
+      if (good) give_up = state_now() + WORKERS_LAST_WORDS_MS * UINT64_C(1000000);
       good = false;
     }
   }

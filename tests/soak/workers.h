@@ -11,7 +11,7 @@
 
 #include <sys/types.h>
 
-#include "board.h"
+#include "state.h"
 
 typedef struct worker {
   pid_t process;
@@ -21,10 +21,10 @@ typedef struct worker {
 
 typedef struct workers {
   worker all[PLAN_RANKS];
-  board *board;
+  state *state;
   plan_bounds bounds;
   double patience;
-  bool tells; /* ranks print every error */
+  bool prints; /* ranks print every error */
   char token[64];
 } workers;
 

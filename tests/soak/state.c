@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "board.h"
+#include "state.h"
 
 #include <dirent.h>
 #include <malloc.h>
@@ -10,30 +10,30 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BOARD_TRIES = 200 }; /* of 10 ms */
+enum { STATE_TRIES = 200 }; /* of 10 ms */
 
-board *board_make(void) {
+state *state_make(void) {
   void *memory =
-      mmap(NULL, sizeof(board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+      mmap(NULL, sizeof(state), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   return memory == MAP_FAILED ? NULL : memory;
 }
 
-void board_wipe(board *of) {
+void state_wipe(state *of) {
   atomic_store(&of->struck, 0);
-  atomic_store(&of->doing, BOARD_STARTING);
+  atomic_store(&of->doing, STATE_STARTING);
   atomic_store(&of->over, false);
-  for (int rank = 0; rank < PLAN_RANKS; rank++) atomic_store(&of->told[rank], false);
+  for (int rank = 0; rank < PLAN_RANKS; rank++) atomic_store(&of->passed[rank], false);
   memset(of->outcomes, 0, sizeof of->outcomes);
   memset(of->arrived, 0, sizeof of->arrived);
   memset(of->digests, 0, sizeof of->digests);
 }
 
-void board_free(board *of) {
+void state_free(state *of) {
   munmap(of, sizeof *of);
 }
 
 /* Entries of a folder, without the two that every folder has. */
-static int board_entries(const char *path) {
+static int state_entries(const char *path) {
   DIR *folder = opendir(path);
   int count = -2;
   if (folder == NULL) return -1;
@@ -42,7 +42,7 @@ static int board_entries(const char *path) {
   return count;
 }
 
-static int board_maps(void) {
+static int state_maps(void) {
   char line[512];
   int count = 0;
   FILE *maps = fopen("/proc/self/maps", "r");
@@ -53,16 +53,16 @@ static int board_maps(void) {
 }
 
 /* The folder that is read is one descriptor too many, every time. */
-board_holdings board_count_holdings(void) {
-  return (board_holdings){.descriptors = board_entries("/proc/self/fd"),
-                          .threads = board_entries("/proc/self/task"),
-                          .maps = board_maps()};
+state_holdings state_count_holdings(void) {
+  return (state_holdings){.descriptors = state_entries("/proc/self/fd"),
+                          .threads = state_entries("/proc/self/task"),
+                          .maps = state_maps()};
 }
 
-bool board_holds_no_more(board_holdings *before, board_holdings *now) {
+bool state_holds_no_more(state_holdings *before, state_holdings *now) {
   const struct timespec moment = {.tv_nsec = 10000000};
-  for (int tries = 0; tries < BOARD_TRIES; tries++) {
-    *now = board_count_holdings();
+  for (int tries = 0; tries < STATE_TRIES; tries++) {
+    *now = state_count_holdings();
     if (now->descriptors <= before->descriptors && now->threads <= before->threads &&
         now->maps <= before->maps) {
       *before = *now;
@@ -77,17 +77,17 @@ bool board_holds_no_more(board_holdings *before, board_holdings *now) {
  * leaks themselves. */
 #if SPARKRING_SANITIZED
 
-uint64_t board_resident(void) {
+uint64_t state_resident(void) {
   return 0;
 }
 
-uint64_t board_heap(void) {
+uint64_t state_heap(void) {
   return 0;
 }
 
 #else
 
-uint64_t board_resident(void) {
+uint64_t state_resident(void) {
   unsigned long total = 0, resident = 0;
   malloc_trim(0);
   FILE *sizes = fopen("/proc/self/statm", "r");
@@ -97,14 +97,14 @@ uint64_t board_resident(void) {
   return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-uint64_t board_heap(void) {
+uint64_t state_heap(void) {
   struct mallinfo2 of = mallinfo2();
   return of.uordblks + of.hblkhd;
 }
 
 #endif
 
-uint64_t board_now(void) {
+uint64_t state_now(void) {
   struct timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
   return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
