@@ -152,8 +152,15 @@ def rank(job, columns):
         context = BarrierTaskContext.get()
         (row,) = rows
         addresses = ",".join(info.address for info in context.getTaskInfos())
-        told = [job, row["value"], ",".join(columns), str(context.partitionId()), addresses, token]
-        command = ["Rscript", "--vanilla", script, "work", *told]
+        arguments = [
+            job,
+            row["value"],
+            ",".join(columns),
+            str(context.partitionId()),
+            addresses,
+            token,
+        ]
+        command = ["Rscript", "--vanilla", script, "work", *arguments]
         before = os.times()
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:

@@ -20,9 +20,9 @@ import targets
 from job import RunError, WrongLinkError, run_job
 from network import Network
 from options import parse
-from strangers import Strangers
+from other_load import OtherLoad
 
-NOISE = 0.1  # the share of the processors from which on strangers are reported
+NOISE = 0.1  # the share of the processors from which on other programs are reported
 
 
 class Session:
@@ -58,11 +58,11 @@ class Session:
     def _try(self, library, link, network, options, folder):
         place = library.name, link, network.ranks
         try:
-            with Strangers() as strangers:
+            with OtherLoad() as other:
                 medians = run_job(library, link, network, options, folder)
             self.results.add(medians)
-            if strangers.share > NOISE:
-                share = f"other programs used {strangers.share:.0%} of the processors"
+            if other.share > NOISE:
+                share = f"other programs used {other.share:.0%} of the processors"
                 show(f"{library.name}, {link}, {network.ranks} ranks: noisy: {share}")
         except WrongLinkError:
             show(

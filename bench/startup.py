@@ -25,7 +25,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from strangers import Strangers
+from other_load import OtherLoad
 
 BENCH = Path(__file__).resolve().parent
 MPI_COMPILER = shutil.which("mpicc.mpich") or shutil.which("mpicc")
@@ -214,7 +214,7 @@ def measure(names, ranks, rounds):
         jobs.compile()
     try:
         for number in range(rounds + 1):
-            with Strangers() as strangers:
+            with OtherLoad() as other:
                 for name in names[::-1] if number % 2 else names:
                     start = time.perf_counter()
                     returned = getattr(jobs, name)()
@@ -222,8 +222,8 @@ def measure(names, ranks, rounds):
                         seconds[name].append(time.perf_counter() - start)
                         met += [max(returned, key=sum)] if name == "init" else []
             show(f"round {number} of {rounds} done" if number else "warm")
-            if number and strangers.share > NOISE:
-                show(f"noisy: other programs used {strangers.share:.0%} of the processors")
+            if number and other.share > NOISE:
+                show(f"noisy: other programs used {other.share:.0%} of the processors")
     finally:
         spark.stop()
     return seconds, met

@@ -29,8 +29,8 @@ import libraries
 import numpy
 from job import run_job
 from network import Network
+from other_load import OtherLoad
 from results import human_bytes
-from strangers import Strangers
 
 TABLE = libraries.ROOT / "core" / "cost_table.h"
 TIMES = libraries.BUILD / "tune.json"
@@ -115,14 +115,14 @@ def measure(options):
                 options.collective = list(names)
                 overrides = ",".join(":".join(pair) for pair in names.items())
                 folder = Path(scratch) / "job"
-                with Network("tcp", ranks) as network, Strangers() as strangers:
+                with Network("tcp", ranks) as network, OtherLoad() as other:
                     driver = Forced(library, overrides)
                     medians = run_job(driver, "tcp", network, options, folder)
                 shutil.rmtree(folder)
                 for case, time in medians.items():
                     key = case.collective, names[case.collective], ranks, case.bytes
                     rounds.setdefault(key, []).append(time)
-                busiest = max(busiest, strangers.share)
+                busiest = max(busiest, other.share)
             show(f"round {number + 1} of {options.rounds}: others used up to {busiest:.0%}")
     return {key: min(times) for key, times in rounds.items()}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other computing meanwhile: a stranger on a processor makes a spinning library look slow.
+"""The load of other programs: one on a processor makes a spinning library look slow.
 
 The processors' busy time, and what the hypervisor took, less the time of our own children, which
 are counted once they have ended.
@@ -23,8 +23,8 @@ def _ours():
     return usage.ru_utime + usage.ru_stime
 
 
-class Strangers:
-    """Measures the strangers' share of the processors while it is entered."""
+class OtherLoad:
+    """Measures the share of the processors that other programs use while it is entered."""
 
     share = 0.0
 
