@@ -104,13 +104,13 @@ static bool handshake_proof_is_right(ring_handshake *handshake, int turn, int ra
 /* The state after a wrong proof; or after a proof that could not be computed, no fault of the other
  * side. */
 static ring_handshake_state handshake_unproven(const ring_handshake *handshake) {
-  return handshake->system_errno == ENOMEM ? RING_HANDSHAKE_LOST : RING_HANDSHAKE_STRANGER;
+  return handshake->system_errno == ENOMEM ? RING_HANDSHAKE_LOST : RING_HANDSHAKE_OUTSIDER;
 }
 
 /* The accepting side answers a HELLO of another version, so that the other side can report the
  * version. */
 static ring_handshake_state handshake_read_hello(ring_handshake *handshake, const uint8_t *from) {
-  if (memcmp(from, handshake_magic, 8) != 0) return RING_HANDSHAKE_STRANGER;
+  if (memcmp(from, handshake_magic, 8) != 0) return RING_HANDSHAKE_OUTSIDER;
   from += 8;
   handshake->peer_version = (int)bytes_get(&from, 2);
   int purpose = (int)bytes_get(&from, 1);
@@ -120,7 +120,7 @@ static ring_handshake_state handshake_read_hello(ring_handshake *handshake, cons
   if (!handshake->accepting)
     return handshake->unfit != 0 ? handshake->unfit : RING_HANDSHAKE_WRITING;
   if (purpose < RING_PURPOSE_RENDEZVOUS || purpose > RING_PURPOSE_SHM)
-    return RING_HANDSHAKE_STRANGER;
+    return RING_HANDSHAKE_OUTSIDER;
   handshake->claim.purpose = (ring_purpose)purpose;
   handshake->claim.encrypted = encrypted;
   return RING_HANDSHAKE_WRITING;
@@ -134,7 +134,7 @@ static bool handshake_connection_exists(const ring_claim *claim) {
 
 static ring_handshake_state handshake_read_claim(ring_handshake *handshake, const uint8_t *from) {
   uint32_t rank = (uint32_t)bytes_get(&from, 4), size = (uint32_t)bytes_get(&from, 4);
-  if (size != (uint32_t)handshake->claim.size || rank >= size) return RING_HANDSHAKE_STRANGER;
+  if (size != (uint32_t)handshake->claim.size || rank >= size) return RING_HANDSHAKE_OUTSIDER;
   if (!handshake_proof_is_right(handshake, TURN_CLAIM, (int)rank))
     return handshake_unproven(handshake);
   handshake->claim.rank = handshake->peer_rank = (int)rank;
@@ -142,7 +142,7 @@ static ring_handshake_state handshake_read_claim(ring_handshake *handshake, cons
   handshake->claim.connection = (int)bytes_get(&from, 1);
   handshake->claim.connections = (int)bytes_get(&from, 1);
   return handshake_connection_exists(&handshake->claim) ? RING_HANDSHAKE_CLAIMED
-                                                        : RING_HANDSHAKE_STRANGER;
+                                                        : RING_HANDSHAKE_OUTSIDER;
 }
 
 static ring_handshake_state handshake_read_answer(ring_handshake *handshake, const uint8_t *from) {
@@ -150,11 +150,11 @@ static ring_handshake_state handshake_read_answer(ring_handshake *handshake, con
     return handshake_unproven(handshake);
   handshake->answer = (ring_answer)bytes_get(&from, 4);
   uint32_t rank = (uint32_t)bytes_get(&from, 4);
-  if (rank != (uint32_t)handshake->peer_rank) return RING_HANDSHAKE_STRANGER;
+  if (rank != (uint32_t)handshake->peer_rank) return RING_HANDSHAKE_OUTSIDER;
   /* The proof covers both HELLOs, so both sides have compared the same two wishes. */
   bool welcome = handshake->answer == RING_ANSWER_ACCEPTED;
   if (handshake->unlike ? welcome : handshake->answer == RING_ANSWER_UNLIKE)
-    return RING_HANDSHAKE_STRANGER;
+    return RING_HANDSHAKE_OUTSIDER;
   return welcome ? RING_HANDSHAKE_DONE : RING_HANDSHAKE_REFUSED;
 }
 

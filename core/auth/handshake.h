@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The handshake that begins every connection: a mutual challenge and response with the key that the
- * two ranks share (keys.h; HMAC-SHA256). The connecting side proves itself first. So a stranger
- * that connects learns only the fields of HELLO; a stranger that is connected to learns a rank,
+ * two ranks share (keys.h; HMAC-SHA256). The connecting side proves itself first. So an outsider
+ * that connects learns only the fields of HELLO; an outsider that is connected to learns a rank,
  * too. Each proof covers all bytes before it, so the messages of another connection cannot be
  * replayed.
  *
@@ -14,7 +14,7 @@
  *
  * Both sides must want encryption, or neither. An encrypted connection uses a key derived from the
  * key of the two ranks and from all bytes above (ring_handshake_derive). If the HELLOs disagree, the
- * handshake goes on and the ANSWER reports it, because a HELLO proves nothing: a stranger may have
+ * handshake goes on and the ANSWER reports it, because a HELLO proves nothing: an outsider may have
  * sent or changed it.
  *
  * A handshake owns no memory, and borrows its descriptor and the keys. It never blocks:
@@ -61,7 +61,7 @@ typedef enum ring_handshake_state {
   RING_HANDSHAKE_CLAIMED,  /* accepting side: the proof is right; call ring_handshake_answer */
   RING_HANDSHAKE_DONE,     /* both have proved themselves and the answer is ACCEPTED */
   RING_HANDSHAKE_REFUSED,  /* both have proved themselves and the answer is not ACCEPTED */
-  RING_HANDSHAKE_STRANGER, /* the other side has another protocol or lacks the key */
+  RING_HANDSHAKE_OUTSIDER, /* the other side has another protocol or lacks the key */
   RING_HANDSHAKE_VERSION,  /* the other side has another version of the protocol */
   RING_HANDSHAKE_LOST      /* the connection failed: see system_errno (0: closed) */
 } ring_handshake_state;

@@ -77,7 +77,7 @@ static void envelope_describe_failure(const uint8_t *envelope, size_t body, int 
            (int)body, (const char *)envelope);
 }
 
-static void envelope_describe_stranger(const char *kind, bool reads_python, int rank, char *text) {
+static void envelope_describe_foreign(const char *kind, bool reads_python, int rank, char *text) {
   const char *source = "another version of sparkring";
   if (!reads_python) source = "another version of sparkring, or a machine of another byte order";
   if (reads_python && memcmp(kind, "ring-R", 6) == 0) source = "R";
@@ -96,6 +96,6 @@ bool ring_envelope_check(const uint8_t *envelope, size_t length, ring_envelope_k
   if (memcmp(kind, envelope_kinds[RING_ENVELOPE_FAILURE], ENVELOPE_KIND_BYTES) == 0)
     envelope_describe_failure(envelope, body, rank, text);
   else
-    envelope_describe_stranger(kind, reads == RING_ENVELOPE_PICKLE, rank, text);
+    envelope_describe_foreign(kind, reads == RING_ENVELOPE_PICKLE, rank, text);
   return false;
 }

@@ -22,7 +22,7 @@
 
 /* A yield that lasts this long gave the core to another program, not to a rank, and the next yield
  * would too. So the next IDLE_WARY waits sleep at once: a sleeping rank wakes in time. */
-#define IDLE_STRANGER_NS UINT64_C(1000000)
+#define IDLE_OTHER_NS UINT64_C(1000000)
 #define IDLE_WARY 2048
 
 /* Pause after a header that has come in part: its link stays readable, so poll() would return at
@@ -154,7 +154,7 @@ static ring_status idle_yield(ring_run *run, uint64_t begun) {
   for (int i = 0; i < IDLE_YIELDS && engine->wary == 0 && status == RING_OK && !run->moved; i++) {
     sched_yield();
     uint64_t now = ring_platform_now();
-    if (now - begun > IDLE_STRANGER_NS) engine->wary = IDLE_WARY;
+    if (now - begun > IDLE_OTHER_NS) engine->wary = IDLE_WARY;
     begun = now;
     status = ring_frame_mover_turn(run);
   }

@@ -2,7 +2,7 @@
  *
  * The acceptor: accepts connections at a listener and runs their handshakes. A connection is
  * pending until its handshake is done. At most RING_ACCEPTOR_PENDING connections are pending, each
- * for at most 5 s, so a stranger costs one descriptor for a few seconds. When the acceptor is full,
+ * for at most 5 s, so an outsider costs one descriptor for a few seconds. When the acceptor is full,
  * further connections wait in the listener's queue, and the timeout of the pending connections
  * becomes shorter; it is shortest for a connection that has sent nothing.
  *

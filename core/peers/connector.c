@@ -205,7 +205,7 @@ static ring_status connector_advance(ring_peers *peers, int rank, ring_error *er
     ring_socket_close(&connector->handshake.fd);
     return ring_error_set(error, RING_ABORTED, rank, 0, "rank %d (%s) refused a link: %s", rank,
                           name, ring_answer_text(connector->handshake.answer));
-  case RING_HANDSHAKE_STRANGER:
+  case RING_HANDSHAKE_OUTSIDER:
   case RING_HANDSHAKE_VERSION:
     return ring_error_set(error, RING_AUTH, rank, 0,
                           "what answers on the port of rank %d (%s) cannot prove that it belongs "

@@ -2,7 +2,7 @@
  *
  * Messages of PMIx, in bytes: between a lead and its PMIx server, a process of its own, and between ranks. The lead of
  * a host is its first rank. The PMIx server includes this file, too, so it knows nothing of communicators. Bytes are
- * checked as those of a stranger.
+ * checked as those of an outsider.
  */
 #ifndef RING_PMI_PMIX_MESSAGE_H
 #define RING_PMI_PMIX_MESSAGE_H

@@ -50,7 +50,7 @@ static void *attach_pipe(const ring_shm *shm, int from, int to) {
          index * RING_PIPE_BYTES;
 }
 
-/* The name of the local socket. Unguessable if the job has a token or an exchange; a stranger that
+/* The name of the local socket. Unguessable if the job has a token or an exchange; an outsider that
  * guesses it still fails the handshake. */
 static bool attach_name(const ring_shm *shm, char *name, size_t size) {
   uint8_t message[13 + 8 + 4] = "shared memory";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The texts of an exchange: the input is this rank, the size, and texts with the ranks that they
- * are said to be of. What was accepted gives every rank a place.
+ * claim. What was accepted gives every rank a place.
  */
 #include "rendezvous/rendezvous.h"
 #include "world.h"
@@ -39,8 +39,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
                                 .wait = &wait};
   FUZZ_PROMISE(ring_peers_init(&peers, rank, size) == RING_OK);
   ring_status status = ring_rendezvous_run(&rendezvous, &peers, &error);
-  bool said = status == RING_INVALID || status == RING_MISMATCH; /* about encryption */
-  FUZZ_PROMISE(status == RING_OK || (said && error.rank < size));
+  bool refused = status == RING_INVALID || status == RING_MISMATCH; /* about encryption */
+  FUZZ_PROMISE(status == RING_OK || (refused && error.rank < size));
   for (int i = 0; i < size && status == RING_OK; i++)
     FUZZ_PROMISE(peers.peer[i].port > 0 && strcmp(ring_peers_host(&peers, i), hosts[i]) == 0);
   ring_peers_fini(&peers);

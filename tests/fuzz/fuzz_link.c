@@ -2,7 +2,7 @@
  *
  * What comes over links during a call: frames, failure notes, nonsense. The input is the call, the
  * size, what links are made of (one connection or two, TLS over them or not) and what each other rank
- * says over each of its connections; nobody has the key of TLS. This rank calls twice, fails or not,
+ * sends over each of its connections; nobody has the key of TLS. This rank calls twice, fails or not,
  * and closes; an error names a rank that exists, or none.
  */
 #include "comms.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Frames of messages from another rank, to one that has started sends and receives: the input says which, and
- * then the stream, as frames whose fields are given or as raw bytes. Whatever comes, nothing is written outside
+ * Frames of messages from another rank, to one that has started sends and receives: the input chooses which, and
+ * then has the stream, as frames whose fields are given or as raw bytes. Whatever comes, nothing is written outside
  * a buffer; a receive that is done well has a message that it takes; and where the messages fail, so does every
  * transfer, with an error that names a rank which exists, or none.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Lines of a program, as its connection brings them, and pairs from another rank. Whatever comes, each answer is
- * one line; a refusal says why; the pairs that are kept stay pairs; and what was put is what is got.
+ * one line; a refusal has its reason; the pairs that are kept stay pairs; and what was put is what is got.
  */
 #include "input.h"
 #include "pmi/name_service.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rank 0 of a rendezvous by addresses: the input is the size, and pending connections with what they claim and say
+ * Rank 0 of a rendezvous by addresses: the input is the size, and pending connections with what they claim and send
  * (JOIN and REPORT). It ends when all have joined and know the places, or at the deadline; then
- * every rank has a place, or the error tells what is missing.
+ * every rank has a place, or the error names what is missing.
  */
 #include "rendezvous/rendezvous.h"
 #include "world.h"

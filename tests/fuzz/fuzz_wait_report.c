@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Wait reports of ranks that wait, to one that waits in a call: what it believes of whom the job waits for,
- * and what it says then. The input is the call, the size, and the wait reports of each other rank: the call
+ * and its warnings then. The input is the call, the size, and the wait reports of each other rank: the call
  * of the frame and its payload as it is read; some have come when the call begins, and others come
- * while it waits. No rank says anything else, so the call fails, with an error that names a rank which
+ * while it waits. No rank sends anything else, so the call fails, with an error that names a rank which
  * exists, or none; before that it warns.
  */
 #include "base/bytes.h"
@@ -12,7 +12,7 @@
 enum { SIZE_MOST = 5, COUNT = 40, NOTICES_MOST = 4 };
 enum { FRAME = RING_HEADER_BYTES + RING_WAIT_REPORT_BYTES };
 
-/* What each rank says, until the world ends. */
+/* The bytes of each rank, until the world ends. */
 static uint8_t reports[SIZE_MOST][NOTICES_MOST * FRAME];
 
 static ring_call read_call(input *from) {
@@ -43,7 +43,7 @@ static void put_notice(input piece, uint8_t *to) {
   if (payload.left > 0) memcpy(to + RING_HEADER_BYTES, payload.at, payload.left);
 }
 
-/* A link to a rank that says wait reports, of which `came` bytes, or four times as many, have come. */
+/* A link to a rank that sends wait reports, of which `came` bytes, or four times as many, have come. */
 static ring_link *make_link(int rank, input *from) {
   size_t count = input_byte(from) % (NOTICES_MOST + 1), length = count * FRAME;
   size_t came = (size_t)input_byte(from) * 4;
@@ -75,7 +75,7 @@ static ring_status make_call(ring_comm *comm, unsigned which, const void *input,
   }
 }
 
-/* What a warning or an error may say. */
+/* The bounds of the text of a warning or an error. */
 static void check_text(void *arg, const char *text) {
   (void)arg;
   FUZZ_PROMISE(text[0] != '\0' && strlen(text) < sizeof(((ring_error *)0)->message));

@@ -15,7 +15,7 @@ enum { WORLD_CONNECTIONS = 64, WORLD_PORT = 4242, WORLD_MOST_BYTES = 65536 };
 /* The other end of a connection. */
 typedef struct world_other {
   int fd;
-  input later; /* at NULL: it has said all */
+  input later; /* at NULL: it has sent everything */
 } world_other;
 
 typedef struct world_guest {
@@ -43,15 +43,15 @@ static world_other *world_pair(int *end) {
   return &world.others[world.other_count++];
 }
 
-static void world_say(const world_other *other, input says) {
-  input most = input_cut(&says, WORLD_MOST_BYTES);
+static void world_send(const world_other *other, input first) {
+  input most = input_cut(&first, WORLD_MOST_BYTES);
   if (most.left > 0) send(other->fd, most.at, most.left, MSG_NOSIGNAL);
 }
 
-int world_connection(input says, input later) {
+int world_connection(input first, input later) {
   int end;
   world_other *other = world_pair(&end);
-  world_say(other, says);
+  world_send(other, first);
   if (later.left > 0)
     other->later = later;
   else if (!world.stays)
@@ -59,18 +59,18 @@ int world_connection(input says, input later) {
   return end;
 }
 
-/* Everybody waits: who has something to say says it. */
+/* Everybody waits: each other end sends what it has left. */
 static bool world_go_on(void) {
-  bool said = false;
+  bool sent = false;
   for (int i = 0; i < world.other_count; i++) {
     world_other *other = &world.others[i];
     if (other->later.at == NULL) continue;
-    world_say(other, other->later);
+    world_send(other, other->later);
     if (!world.stays) shutdown(other->fd, SHUT_WR);
     other->later = (input){0};
-    said = true;
+    sent = true;
   }
-  return said;
+  return sent;
 }
 
 void world_accepts(int connection, ring_claim claim) {
@@ -145,7 +145,7 @@ int __wrap_ring_socket_listen(const char *host, uint16_t port) {
   int end;
   (void)host, (void)port;
   world_other *other = world_pair(&end);
-  if (world.guests_taken < world.pending_count) world_say(other, (input){(const uint8_t *)"", 1});
+  if (world.guests_taken < world.pending_count) world_send(other, (input){(const uint8_t *)"", 1});
   return end;
 }
 

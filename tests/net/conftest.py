@@ -9,13 +9,13 @@ import signal
 import pytest
 from hosts import Hosts
 
-HOSTS = 5  # four for ranks, one for strangers
+HOSTS = 5  # four for ranks, one for outsiders
 ROWS = pytest.StashKey()
 NOTES = pytest.StashKey()
 
 
 def missing():
-    """Say why these tests cannot run here, if so."""
+    """Return why these tests cannot run here, if so."""
     if os.geteuid() != 0:
         return "network namespaces can be made by root alone"
     absent = [tool for tool in ("ip", "tc", "nft") if shutil.which(tool) is None]

@@ -26,11 +26,11 @@ RELAY_MARK = 7  # on connections that a relay makes, which are not redirected ag
 
 
 class Hosts(Network):
-    """As many hosts as asked for; the last one is the stranger's, where no rank runs."""
+    """As many hosts as asked for; the last one is the outsider's, where no rank runs."""
 
     def __init__(self, count):
         super().__init__(SWITCHED, count, PURPOSE)
-        self.stranger = count - 1
+        self.outsider = count - 1
         self.undo = []  # what makes the network good again
 
     def __enter__(self):
@@ -92,7 +92,7 @@ class Hosts(Network):
         return waits, most
 
     def cut(self, host):
-        """Pull a host's cable out of the switch. The host is not told: its own link stays up."""
+        """Pull a host's cable out of the switch. The host gets no notice: its own link stays up."""
         self.inside_switch(f"ip link set {self.port(host)} nomaster")
         self.later(self.mend, host)
 
@@ -108,7 +108,7 @@ class Hosts(Network):
         assert ready.wait(10), "the switch has not begun"
 
     def allow_ports(self, host, first, last):
-        """Drop new connections to all ports but these; a firewall seldom says that it refuses."""
+        """Drop new connections to all ports but these; a firewall seldom reports a refusal."""
         rule = f'iifname "lo" accept; ct state new tcp dport != {first}-{last} drop'
         self.rules(self.namespace(host), "ip", "input", rule)
 

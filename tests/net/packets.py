@@ -3,8 +3,8 @@
 
 It takes the place of the bridge: raw sockets on the switch's ends of all cables, and a heap of
 packets by the time when they are due. A veth passes on what the sender's TCP left for a network
-card to do (large segments, checksums not yet made), so each packet travels with the header that
-says so (struct virtio_net_hdr). That is also why an altered packet is delivered: its checksum is
+card to do (large segments, checksums not yet made), so each packet travels with the header for
+that (struct virtio_net_hdr). That is also why an altered packet is delivered: its checksum is
 taken for one that will be right, as it would be behind a router that computes it anew.
 """
 
@@ -109,7 +109,7 @@ def unaltered(packet):
 
 
 class Flip:
-    """Flips one bit of one packet: the first with a payload this long, once the board says so."""
+    """Flips one bit of one packet: the first with a payload this long, once it is armed."""
 
     def __init__(self, armed, least):
         self.armed = armed
@@ -125,7 +125,7 @@ class Flip:
 
 
 class Silence:
-    """Loses all that a host says from `first` to `last` seconds after the time on the board."""
+    """Loses all packets of a host from `first` to `last` seconds after `since`."""
 
     def __init__(self, address, since, first, last):
         self.address = socket.inet_aton(address)

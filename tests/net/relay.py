@@ -3,7 +3,7 @@
 
 The connections that a host makes end at the relay, a process on the same host, which makes one to
 where they were meant to go. What it does with the bytes is its own affair: each way of a connection
-is a thread that calls `meddle(source, target, sent)`, with `sent` true for what the host says.
+is a thread that calls `meddle(source, target, sent)`, with `sent` true for the bytes of the host.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ def run_relay(meddle, ready):
 
 
 def connect(near, meddle):
-    """Connect to where a connection was going, and carry what both sides say."""
+    """Connect to where a connection was going, and carry the bytes of both sides."""
     _, port, address = struct.unpack_from(
         ">HH4s", near.getsockopt(socket.SOL_IP, SO_ORIGINAL_DST, 16)
     )
@@ -59,7 +59,7 @@ def connect(near, meddle):
 
 
 def carry(source, target, sent, meddle):
-    """Carry one way until it ends; then tell the other side."""
+    """Carry one way until it ends; then end the other side."""
     with contextlib.suppress(OSError):
         meddle(source, target, sent)
     with contextlib.suppress(OSError):

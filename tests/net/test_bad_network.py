@@ -104,27 +104,27 @@ def test_last_words_lost(hosts, encryption, injected):
     injected("last words lost", "closes well" + ", encrypted" * encryption, max(seconds))
 
 
-def flip(job, armed, board):
+def flip(job, armed, progress):
     """Flip one bit, or another when that changed nothing: TCP may have had the packet before."""
     for _ in range(5):
-        before = sum(board)
+        before = sum(progress)
         armed.value, began = 1, time.monotonic()
         outcomes = job.wait(5)
-        if any(outcomes) or sum(board) == before or armed.value:
+        if any(outcomes) or sum(progress) == before or armed.value:
             break
     return outcomes, began
 
 
 @pytest.mark.parametrize("encryption", [False, True])
 def test_a_flipped_bit(hosts, encryption, injected):
-    """Of what TCP takes for right. It is an error that says so, and no sum is wrong."""
+    """Of what TCP takes for right. The error names the damage, and no sum is wrong."""
     armed = jobs.FORK.Value("i", 0)
     hosts.switch_with(packets.Fate(), packets.Flip(armed, least=300))
-    board = jobs.FORK.Array("q", 2)
+    progress = jobs.FORK.Array("q", 2)
     with Job(hosts, [0, 1], encryption=encryption) as job:
-        job.start(work.count_up, board)
-        jobs.until(lambda: min(board) > 10)
-        outcomes, began = flip(job, armed, board)
+        job.start(work.count_up, progress)
+        jobs.until(lambda: min(progress) > 10)
+        outcomes, began = flip(job, armed, progress)
     assert None not in outcomes, outcomes
     errors = [outcome.error for outcome in outcomes]
     assert all(error.kind == "PEER_LOST" for error in errors), errors

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who reads all packets sees what ranks say, unless it is encrypted, and the token in no case."""
+"""A reader of all packets sees the ranks' data if it is not encrypted, and never the token."""
 
 import base64
 
@@ -40,5 +40,5 @@ def test_what_is_on_the_wire(hosts, encryption, injected):
         for secret in (token, token.hex().encode(), base64.b64encode(token))
         if secret in text
     ]
-    seen = "nothing to be read" if encryption else "can be read, as said"
+    seen = "nothing to be read" if encryption else "can be read, as documented"
     injected(f"capture, {'encrypted' if encryption else 'plain'}", seen, 0.0)

@@ -24,7 +24,7 @@ def test_a_range_that_is_open(hosts, injected):
     began = time.monotonic()
     with Job(hosts, [0, 0, 1, 2, 3], ports=RANGE) as job:
         assert len(job.start(work.exact, (10,)).results()) == 5
-    injected("only a port range open, and told", "forms", time.monotonic() - began)
+    injected("only a port range open, and passed", "forms", time.monotonic() - began)
 
 
 @pytest.mark.parametrize("opened", [(1, 1), RENDEZVOUS], ids=["nothing", "rendezvous"])
@@ -49,7 +49,7 @@ def test_no_range(hosts, opened, injected):
 
 
 def test_closed_between_two_hosts(hosts, injected):
-    """Ranks meet, and only then find out that two of them cannot reach each other."""
+    """Ranks join, and only then find out that two of them cannot reach each other."""
     hosts.refuse_host(1, 3)
     began = time.monotonic()
     with Job(hosts, FOUR, timeout=2) as job:

@@ -31,10 +31,10 @@ def resident():
 
 
 def exactly(source, count):
-    said = b""
-    while len(said) < count and (piece := source.recv(count - len(said))):
-        said += piece
-    return said
+    data = b""
+    while len(data) < count and (piece := source.recv(count - len(data))):
+        data += piece
+    return data
 
 
 def pass_on(source, target):
@@ -43,14 +43,14 @@ def pass_on(source, target):
 
 
 def introduce_himself(source, target, sent):
-    """Say HELLO to both sides, so that he would share a key with each."""
+    """Send HELLO to both sides, so that he would share a key with each."""
     hello = exactly(source, HELLO_BYTES)
     target.sendall(hello[:12] + os.urandom(HELLO_BYTES - 12))
     pass_on(source, target)
 
 
-def talk_out_of_encryption(source, target, sent):
-    """Tell each side that the other wants no encryption: neither believes it."""
+def deny_encryption(source, target, sent):
+    """Claim to each side that the other wants no encryption: neither accepts it."""
     hello = exactly(source, HELLO_BYTES)
     target.sendall(hello[:11] + b"\0" + hello[12:])
     pass_on(source, target)
@@ -67,7 +67,7 @@ def be_somebody_else(source, target, sent):
 
 
 def answer_himself(source, target, sent):
-    """Say to each side what it has said itself."""
+    """Send back to each side its own bytes."""
     for piece in relay.pieces(source):
         source.sendall(piece)
 
@@ -80,7 +80,7 @@ def forms(options):
 TRICKS = [
     (introduce_himself, False),
     (introduce_himself, True),
-    (talk_out_of_encryption, True),
+    (deny_encryption, True),
     (be_somebody_else, False),
     (answer_himself, False),
 ]
@@ -114,10 +114,10 @@ def test_bytes_changed_on_the_way(hosts, encryption, injected):
             target.sendall(piece)
 
     relay.start(hosts, 1, change_one)
-    board = jobs.FORK.Array("q", 3)
+    progress = jobs.FORK.Array("q", 3)
     with Job(hosts, [0, 1, 2], encryption=encryption) as job:
-        job.start(work.count_up, board)
-        jobs.until(lambda: min(board) > 5)
+        job.start(work.count_up, progress)
+        jobs.until(lambda: min(progress) > 5)
         armed.value, began = 1, time.monotonic()
         outcomes = job.wait(20)
     errors = [outcome.error for outcome in outcomes]

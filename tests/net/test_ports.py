@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host that has no port left to connect from, is told apart from a peer that is gone."""
+"""A host that has no port left to connect from is distinguished from a peer that is gone."""
 
 import socket
 import time
@@ -36,7 +36,7 @@ def opens(options):
 
 
 @pytest.mark.parametrize("ports", [RANGE, None], ids=["with a port range", "without"])
-def test_none_left_to_meet(hosts, ports, injected):
+def test_none_left_to_connect_to(hosts, ports, injected):
     hosts.use_local_ports(1, *FEW)
     began = time.monotonic()
     with Job(hosts, FOUR, timeout=3, **({"ports": ports} if ports else {})) as job:
@@ -49,7 +49,7 @@ def test_none_left_to_meet(hosts, ports, injected):
         assert "missing: rank 1" in outcomes[other].error.message
     seconds = max(outcome.ended for outcome in outcomes) - began
     assert seconds < 4 + job.late
-    injected("ephemeral ports run out, ranks meet", "SYSTEM, names the range", seconds)
+    injected("ephemeral ports run out, ranks join", "SYSTEM, names the range", seconds)
 
 
 def dials_late(options, low):

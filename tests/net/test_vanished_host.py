@@ -43,10 +43,10 @@ def check(job, outcomes, began, deadline):
 
 @pytest.mark.parametrize(("count", "encryption"), [(8, False), (8, True), (1 << 20, False)])
 def test_in_a_collective(hosts, placement, encryption, count, injected):
-    board = jobs.FORK.Array("q", len(placement))
+    progress = jobs.FORK.Array("q", len(placement))
     with Job(hosts, placement, call_timeout=PATIENCE, encryption=encryption) as job:
-        job.start(work.count_up, board, count)
-        jobs.until(lambda: min(board) > 5)
+        job.start(work.count_up, progress, count)
+        jobs.until(lambda: min(progress) > 5)
         time.sleep(random.random() * 0.1)
         hosts.cut(GONE)
         began = time.monotonic()
@@ -54,34 +54,34 @@ def test_in_a_collective(hosts, placement, encryption, count, injected):
     injected("host vanishes in a collective", f"named, deadline {PATIENCE:.0f} s", seconds)
 
 
-def call_when_told(options, board, told):
+def call_on_signal(options, progress, signal):
     with sparkring.init(**options) as comm:
         comm.allreduce(1)
-        board[comm.rank] = 1
-        told.wait()
+        progress[comm.rank] = 1
+        signal.wait()
         comm.allreduce(1)
 
 
 def test_between_collectives(hosts, placement, injected):
-    board, told = jobs.FORK.Array("q", len(placement)), jobs.FORK.Event()
+    progress, signal = jobs.FORK.Array("q", len(placement)), jobs.FORK.Event()
     with Job(hosts, placement, call_timeout=PATIENCE) as job:
-        job.start(call_when_told, board, told)
-        jobs.until(lambda: min(board) == 1)
+        job.start(call_on_signal, progress, signal)
+        jobs.until(lambda: min(progress) == 1)
         hosts.cut(GONE)
         time.sleep(0.5)
-        told.set()
+        signal.set()
         began = time.monotonic()
         seconds = check(job, job.wait(PATIENCE + 5), began, PATIENCE)
     injected("host vanishes between collectives", f"named, deadline {PATIENCE:.0f} s", seconds)
 
 
-def call_or_wait(options, board, told):
-    """Call again at once, or, on the last rank, when it is told."""
+def call_or_wait(options, progress, signal):
+    """Call again at once, or, on the last rank, at the signal."""
     with sparkring.init(**options) as comm:
         comm.allreduce(1)
-        board[comm.rank] = 1
+        progress[comm.rank] = 1
         if comm.rank == comm.size - 1:
-            told.wait()
+            signal.wait()
         comm.allreduce(1)
 
 
@@ -89,16 +89,16 @@ def call_or_wait(options, board, told):
 def test_while_waiting_for_another(hosts, injected):
     """The deadline is far: what shows that a host is gone is that it answers nothing any more."""
     placement = PLACEMENTS["4 hosts"]
-    board, told = jobs.FORK.Array("q", len(placement)), jobs.FORK.Event()
+    progress, signal = jobs.FORK.Array("q", len(placement)), jobs.FORK.Event()
     with Job(hosts, placement, call_timeout=300.0) as job:
-        job.start(call_or_wait, board, told)
-        jobs.until(lambda: min(board) == 1)
+        job.start(call_or_wait, progress, signal)
+        jobs.until(lambda: min(progress) == 1)
         time.sleep(1)
         hosts.cut(GONE)
         began = time.monotonic()
         while time.monotonic() - began < SILENCE[1] and not job.has_ended(0):
             time.sleep(0.1)
-        told.set()
+        signal.set()
         outcomes = job.wait(5)
     seconds = seconds_until_named(outcomes, placement, began)
     assert SILENCE[0] <= seconds <= SILENCE[1] + GRACE + job.late
@@ -115,23 +115,23 @@ def seconds_until_named(outcomes, placement, began):
     return max(outcomes[rank].ended for rank in left) - began
 
 
-def run_program(options, board):
+def run_program(options, progress):
     with sparkring.init(**options) as comm:
-        comm.mpi_run(["sh", "-c", "echo running; sleep 600"], output=lambda _: note(board, comm))
+        comm.mpi_run(["sh", "-c", "echo running; sleep 600"], output=lambda _: note(progress, comm))
 
 
-def note(board, comm):
-    board[comm.rank] = 1
+def note(progress, comm):
+    progress[comm.rank] = 1
 
 
 @pytest.mark.timeout(150)
 def test_while_mpi_programs_run(hosts, injected):
     """No rank waits for a message: only receives are posted."""
     placement = PLACEMENTS["4 hosts"]
-    board = jobs.FORK.Array("q", len(placement))
+    progress = jobs.FORK.Array("q", len(placement))
     with Job(hosts, placement, call_timeout=PATIENCE) as job:
-        job.start(run_program, board)
-        jobs.until(lambda: min(board) == 1)
+        job.start(run_program, progress)
+        jobs.until(lambda: min(progress) == 1)
         hosts.cut(GONE)
         began = time.monotonic()
         while time.monotonic() - began < SILENCE[1] and not job.has_ended(0):
@@ -167,20 +167,20 @@ def test_in_rendezvous(hosts, placement, delay, injected):
 
 
 def test_that_comes_back_too_late(hosts, injected):
-    """The others have given up: whoever was cut off fails, too, and has no result.
+    """The others have failed: whoever was cut off fails, too, and has no result.
 
-    It may not learn that they gave it up, where they have ended by then: what they said of that is
+    It may not learn that it timed out for them, where they have ended by then: their reports are
     lost with their sockets, which answer with a reset. Then it has lost them.
     """
     placement = PLACEMENTS["4 hosts"]
-    board = jobs.FORK.Array("q", len(placement))
+    progress = jobs.FORK.Array("q", len(placement))
     patience = 8.0  # of a loaded machine, on which a rank may begin late
     with Job(hosts, placement, call_timeout=patience) as job:
         for rank in range(len(placement)):
             job.start_rank(
-                rank, work.count_up, board, call_timeout=60.0 if rank == GONE else patience
+                rank, work.count_up, progress, call_timeout=60.0 if rank == GONE else patience
             )
-        jobs.until(lambda: min(board) > 5)
+        jobs.until(lambda: min(progress) > 5)
         hosts.cut(GONE)
         time.sleep(1.5 * patience)
         hosts.mend(GONE)
@@ -189,25 +189,25 @@ def test_that_comes_back_too_late(hosts, injected):
     assert all(outcome is not None for outcome in outcomes), outcomes
     error = outcomes[GONE].error
     assert outcomes[GONE].value is None and error is not None, outcomes
-    told = error.kind == "ABORTED" and error.rank == GONE
+    aborted = error.kind == "ABORTED" and error.rank == GONE
     lost = error.kind == "PEER_LOST" and error.rank in survivors(placement)
-    assert told or lost, error
-    injected("host back after others gave up", error.kind, outcomes[GONE].ended - began)
+    assert aborted or lost, error
+    injected("host back after others failed", error.kind, outcomes[GONE].ended - began)
 
 
 @pytest.mark.parametrize(("name", "encryption"), zip(PLACEMENTS, [True, False]))
 def test_that_comes_back_in_time(hosts, name, encryption, injected):
     placement = PLACEMENTS[name]
-    board, stop = jobs.FORK.Array("q", len(placement)), jobs.FORK.Value("i", 0)
+    progress, stop = jobs.FORK.Array("q", len(placement)), jobs.FORK.Value("i", 0)
     with Job(hosts, placement, encryption=encryption) as job:
-        job.start(work.count_until, board, stop)
-        jobs.until(lambda: min(board) > 5)
+        job.start(work.count_until, progress, stop)
+        jobs.until(lambda: min(progress) > 5)
         hosts.cut(GONE)
         time.sleep(2)
-        before = list(board)
+        before = list(progress)
         hosts.mend(GONE)
         began = time.monotonic()
-        jobs.until(lambda: all(now > then + 5 for now, then in zip(board, before)))
+        jobs.until(lambda: all(now > then + 5 for now, then in zip(progress, before)))
         seconds = time.monotonic() - began
         stop.value = 1
         job.results(20)

@@ -61,19 +61,19 @@ def exact(options, counts, dtypes=DTYPES):
     return found
 
 
-def count_up(options, board, count=256, pause=0.0):
-    """Call allreduce for ever; every sum is checked, and board[rank] tells how many were right."""
+def count_up(options, progress, count=256, pause=0.0):
+    """Call allreduce for ever; each sum is checked and counted in progress[rank]."""
     with sparkring.init(**options) as comm:
         expected = sum(numbers(rank, count, "int64") for rank in range(comm.size))
         mine = numbers(comm.rank, count, "int64")
         while True:
             got = comm.allreduce(mine)
             assert np.array_equal(got, expected), "a wrong sum"
-            board[comm.rank] += 1
+            progress[comm.rank] += 1
             time.sleep(pause)
 
 
-def count_until(options, board, stop, count=256):
+def count_until(options, progress, stop, count=256):
     """Call allreduce until rank 0 sees `stop`; return how often, and the seconds it took."""
     with sparkring.init(**options) as comm:
         mine = np.zeros(count + 1, "int64")
@@ -85,7 +85,7 @@ def count_until(options, board, stop, count=256):
             got = comm.allreduce(mine)
             assert np.array_equal(got[1:], expected), "a wrong sum"
             calls += 1
-            board[comm.rank] = calls
+            progress[comm.rank] = calls
             if got[0]:
                 return calls, time.monotonic() - begun
 

@@ -108,10 +108,10 @@ def test_all_wait_for_the_last(ranks, last):
         _, error = timed_wait(barrier, ended(task))
         return begun, error, task.barriers, time.monotonic()
 
-    told = ranks(work)
-    assert [(error, barriers) for _, error, barriers, _ in told] == [(None, 0)] * SIZE
-    begun, *_ = told[last]
-    assert all(ended >= begun for *_, ended in told)
+    results = ranks(work)
+    assert [(error, barriers) for _, error, barriers, _ in results] == [(None, 0)] * SIZE
+    begun, *_ = results[last]
+    assert all(ended >= begun for *_, ended in results)
 
 
 @pytest.mark.forks
@@ -135,8 +135,8 @@ def test_tasks_encrypt_as_the_ranks_do(ranks, encrypted):
         links = {barrier.ring.link(other) for other in range(SIZE) if other != task.rank}
         return links & {"tcp", "tls"}, timed_wait(barrier, ended(task))[1]
 
-    told = ranks(work, encrypted=encrypted)
-    assert told == [({"tls" if encrypted else "tcp"}, None)] * SIZE
+    results = ranks(work, encrypted=encrypted)
+    assert results == [({"tls" if encrypted else "tcp"}, None)] * SIZE
 
 
 def test_failures_enter_the_barrier_too(ranks):
@@ -149,7 +149,7 @@ def test_failures_enter_the_barrier_too(ranks):
 
 @pytest.mark.parametrize("weighs", [False, True])
 def test_a_failed_rank_times_out(ranks, weighs):
-    """Rank 2 is at work. One that only knows of another's failure gives up a little later."""
+    """Rank 2 is at work. A rank that only knows of another's failure ends a little later."""
 
     def work(task, barrier):
         if task.rank == 2:
@@ -210,9 +210,9 @@ def test_one_is_lost(ranks, gone):
         barrier.ring.abort("killed")
         return None
 
-    told = ranks(work)
+    results = ranks(work)
     for rank in {0, 1, 2} - {gone}:
-        seconds, error = told[rank]
+        seconds, error = results[rank]
         assert SHORT["LEFT"] <= seconds < 10
         assert error == (
             f"rank {rank} succeeded, but its connection to rank {gone} was lost before rank"
@@ -224,26 +224,26 @@ GARBAGE = [b"", b"x", b"GET / HTTP/1.1\r\n\r\n", b"\0" * 100_000]
 
 
 @pytest.mark.parametrize("sent", GARBAGE, ids=["silence", "a byte", "a request", "much"])
-def test_strangers(ranks, sent):
+def test_outsiders(ranks, sent):
     """They connect to each port that a task may listen on, and keep no task out."""
     first = free_ports(40)
     over = threading.Event()
 
     def crowd():
-        strangers = []
+        outsiders = []
         while not over.wait(0.001):
             for port in range(first, first + 40):
-                stranger = socket.socket()
-                stranger.setblocking(False)
-                stranger.connect_ex(("127.0.0.1", port))
+                outsider = socket.socket()
+                outsider.setblocking(False)
+                outsider.connect_ex(("127.0.0.1", port))
                 with contextlib.suppress(OSError):
-                    stranger.send(sent)
-                strangers.append(stranger)
-            for stranger in strangers[:-1000]:
-                stranger.close()
-            del strangers[:-1000]
-        for stranger in strangers:
-            stranger.close()
+                    outsider.send(sent)
+                outsiders.append(outsider)
+            for outsider in outsiders[:-1000]:
+                outsider.close()
+            del outsiders[:-1000]
+        for outsider in outsiders:
+            outsider.close()
 
     def work(task, barrier):
         return barrier.ring is not None, timed_wait(barrier, ended(task))[1], task.barriers

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver shows what ranks print, whatever strangers and forged payloads do."""
+"""The driver shows what ranks print, whatever outsiders and forged payloads do."""
 
 from __future__ import annotations
 
@@ -63,20 +63,20 @@ GARBAGE = [b"", b"GET / HTTP/1.1\r\n\r\n" * 20, b"x" * 100_000]
 
 
 @pytest.mark.parametrize("sent", GARBAGE, ids=["silence", "a request", "much"])
-def test_strangers(log_server, sent):
+def test_outsiders(log_server, sent):
     """They come first and again, to each port, and the lines of the rank are shown."""
     over = threading.Event()
     full = threading.Event()
 
     def crowd():
-        with contextlib.ExitStack() as strangers:
+        with contextlib.ExitStack() as outsiders:
             while not over.wait(0.02):
                 for port in listeners() * 5:
-                    stranger = strangers.enter_context(socket.socket())
-                    stranger.setblocking(False)
+                    outsider = outsiders.enter_context(socket.socket())
+                    outsider.setblocking(False)
                     with contextlib.suppress(OSError):
-                        stranger.connect_ex(("127.0.0.1", port))
-                        stranger.send(sent)
+                        outsider.connect_ex(("127.0.0.1", port))
+                        outsider.send(sent)
                 full.set()
 
     thread = threading.Thread(target=crowd)

@@ -40,7 +40,7 @@ static knowledge *known;
 
 /* ---- Searching ---------------------------------------------------------------------------- */
 
-/* Whether a mapping has this flag; reads up to the line that tells. */
+/* Whether a mapping has this flag; reads up to the line of flags. */
 static bool read_flags(FILE *smaps, const char *flag) {
   char line[512];
   while (fgets(line, sizeof line, smaps) != NULL)
@@ -124,7 +124,7 @@ ring_link *__wrap_ring_link_tls(ring_link *under, bool connecting, const ring_se
 
 /* And the keys of a rendezvous are gone when it is over. */
 static int seals;
-static const ring_keys *met_with;
+static const ring_keys *job_keys;
 
 bool __real_ring_seal_begin(ring_seal *seal, const ring_handshake *handshake);
 bool __wrap_ring_seal_begin(ring_seal *seal, const ring_handshake *handshake);
@@ -139,7 +139,7 @@ bool __wrap_ring_seal_begin(ring_seal *seal, const ring_handshake *handshake) {
 bool __real_ring_keys_init(ring_keys *keys, int rank, int size);
 bool __wrap_ring_keys_init(ring_keys *keys, int rank, int size);
 bool __wrap_ring_keys_init(ring_keys *keys, int rank, int size) {
-  met_with = keys;
+  job_keys = keys;
   return __real_ring_keys_init(keys, rank, size);
 }
 
@@ -182,7 +182,7 @@ typedef struct exchange {
 static exchange *texts; /* in memory of all ranks */
 
 static int pass_texts(void *arg, const char *mine, ring_exchange_put_fn put, void *sink) {
-  look_for_secret("the private key", met_with->vault->own.bytes, RING_SECRET_BYTES);
+  look_for_secret("the private key", job_keys->vault->own.bytes, RING_SECRET_BYTES);
   check_memory("exchanging");
   snprintf(texts->texts[*(const int *)arg], sizeof texts->texts[0], "%s", mine);
   pthread_barrier_wait(&texts->all);
@@ -280,7 +280,7 @@ static bool searched;
 static int search_meanwhile(void *arg) {
   int *count = arg;
   if (searched || seals == 0) return 0;
-  look_for_secret("the job's key", met_with->vault->job.bytes, RING_SECRET_BYTES);
+  look_for_secret("the job's key", job_keys->vault->job.bytes, RING_SECRET_BYTES);
   check_memory("rendezvous");
   searched = true;
   __sync_fetch_and_add(count, 1);

@@ -102,19 +102,19 @@ static void test_who_wants_other_encryption_is_refused(void) {
   }
 }
 
-/* What a stranger wants is no reason for anything. */
-static void test_a_stranger_that_wants_other_encryption_is_one(void) {
+/* What an outsider wants is no reason for anything. */
+static void test_an_outsider_that_wants_other_encryption_is_one(void) {
   pair p;
   make_pair(&p, "token", "Token");
   make_unlike(&p);
   run_pair(&p, RING_ANSWER_ACCEPTED);
-  CHECK_INT(p.acceptor.state, RING_HANDSHAKE_STRANGER);
+  CHECK_INT(p.acceptor.state, RING_HANDSHAKE_OUTSIDER);
   CHECK_INT(p.connector.state, RING_HANDSHAKE_LOST);
   end_pair(&p);
 }
 
 /* Verdicts that contradict the two HELLOs they prove. */
-static void test_a_answer_that_cannot_be_is_a_strangers(void) {
+static void test_an_impossible_answer_is_an_outsiders(void) {
   for (int unlike = 0; unlike < 2; unlike++) {
     pair p;
     make_pair(&p, "token", "token");
@@ -127,22 +127,22 @@ static void test_a_answer_that_cannot_be_is_a_strangers(void) {
     p.acceptor.unlike = false;
     ring_handshake_answer(&p.acceptor, unlike ? RING_ANSWER_ACCEPTED : RING_ANSWER_UNLIKE);
     ring_handshake_advance(&p.acceptor);
-    CHECK_INT(ring_handshake_advance(&p.connector), RING_HANDSHAKE_STRANGER);
+    CHECK_INT(ring_handshake_advance(&p.connector), RING_HANDSHAKE_OUTSIDER);
     end_pair(&p);
   }
 }
 
-static void test_another_token_is_a_stranger(void) {
+static void test_another_token_is_an_outsider(void) {
   pair p;
   make_pair(&p, "token", "Token");
   run_pair(&p, RING_ANSWER_ACCEPTED);
-  CHECK_INT(p.acceptor.state, RING_HANDSHAKE_STRANGER);
+  CHECK_INT(p.acceptor.state, RING_HANDSHAKE_OUTSIDER);
   CHECK_INT(p.connector.state, RING_HANDSHAKE_LOST);
   end_pair(&p);
 }
 
 /* An accepting side that lacks the key but knows the protocol: its answer proves nothing. */
-static void test_a_false_answer_is_a_stranger(void) {
+static void test_a_false_answer_is_an_outsider(void) {
   pair p;
   make_pair(&p, "token", "token");
   p.acceptor_keys.vault->job.bytes[0] ^= 1;
@@ -153,16 +153,16 @@ static void test_a_false_answer_is_a_stranger(void) {
   p.acceptor.peer_rank = 2;
   ring_handshake_answer(&p.acceptor, RING_ANSWER_ACCEPTED);
   ring_handshake_advance(&p.acceptor);
-  CHECK_INT(ring_handshake_advance(&p.connector), RING_HANDSHAKE_STRANGER);
+  CHECK_INT(ring_handshake_advance(&p.connector), RING_HANDSHAKE_OUTSIDER);
   end_pair(&p);
 }
 
-static void test_the_wrong_rank_is_a_stranger(void) {
+static void test_the_wrong_rank_is_an_outsider(void) {
   pair p;
   make_pair(&p, "token", "token");
   p.acceptor.own_rank = 1; /* the connecting side wanted rank 0 */
   run_pair(&p, RING_ANSWER_ACCEPTED);
-  CHECK_INT(p.connector.state, RING_HANDSHAKE_STRANGER);
+  CHECK_INT(p.connector.state, RING_HANDSHAKE_OUTSIDER);
   end_pair(&p);
 }
 
@@ -236,31 +236,31 @@ static void check_connections(ring_purpose purpose, int connection, int connecti
 
 static void test_connections_that_cannot_be(void) {
   check_connections(RING_PURPOSE_LINK, 15, 16, RING_HANDSHAKE_DONE);
-  check_connections(RING_PURPOSE_LINK, 16, 17, RING_HANDSHAKE_STRANGER);
-  check_connections(RING_PURPOSE_LINK, 3, 3, RING_HANDSHAKE_STRANGER);
-  check_connections(RING_PURPOSE_LINK, 0, 0, RING_HANDSHAKE_STRANGER);
-  check_connections(RING_PURPOSE_LINK, 255, 255, RING_HANDSHAKE_STRANGER);
+  check_connections(RING_PURPOSE_LINK, 16, 17, RING_HANDSHAKE_OUTSIDER);
+  check_connections(RING_PURPOSE_LINK, 3, 3, RING_HANDSHAKE_OUTSIDER);
+  check_connections(RING_PURPOSE_LINK, 0, 0, RING_HANDSHAKE_OUTSIDER);
+  check_connections(RING_PURPOSE_LINK, 255, 255, RING_HANDSHAKE_OUTSIDER);
   check_connections(RING_PURPOSE_RENDEZVOUS, 0, 0, RING_HANDSHAKE_DONE);
-  check_connections(RING_PURPOSE_RENDEZVOUS, 0, 1, RING_HANDSHAKE_STRANGER);
-  check_connections(RING_PURPOSE_SHM, 1, 0, RING_HANDSHAKE_STRANGER);
+  check_connections(RING_PURPOSE_RENDEZVOUS, 0, 1, RING_HANDSHAKE_OUTSIDER);
+  check_connections(RING_PURPOSE_SHM, 1, 0, RING_HANDSHAKE_OUTSIDER);
 }
 
-/* What a stranger hears before it has proved anything: one HELLO, whatever it says. */
-static void test_a_stranger_learns_nothing(void) {
+/* An outsider that has proved nothing receives one HELLO, whatever it sends. */
+static void test_an_outsider_learns_nothing(void) {
   pair p;
   make_pair(&p, "token", "token");
-  uint8_t heard[256], garbage[RING_CLAIM_BYTES] = {0};
+  uint8_t received[256], garbage[RING_CLAIM_BYTES] = {0};
   ring_handshake_advance(&p.connector);
   ring_handshake_advance(&p.acceptor);
-  CHECK_INT(recv(p.connector.fd, heard, sizeof heard, 0), RING_HELLO_BYTES);
+  CHECK_INT(recv(p.connector.fd, received, sizeof received, 0), RING_HELLO_BYTES);
   CHECK_INT(send(p.connector.fd, garbage, sizeof garbage, 0), sizeof garbage);
-  CHECK_INT(ring_handshake_advance(&p.acceptor), RING_HANDSHAKE_STRANGER);
+  CHECK_INT(ring_handshake_advance(&p.acceptor), RING_HANDSHAKE_OUTSIDER);
   shutdown(p.acceptor.fd, SHUT_WR);
-  CHECK_INT(recv(p.connector.fd, heard, sizeof heard, 0), 0);
+  CHECK_INT(recv(p.connector.fd, received, sizeof received, 0), 0);
   end_pair(&p);
 }
 
-/* ---- Ranks that met through an exchange --------------------------------------------------- */
+/* ---- Ranks of an exchange ----------------------------------------------------------------- */
 
 /* What `rank` of four has, whose texts all have read. */
 static void exchange_keys(ring_keys keys[4]) {
@@ -274,7 +274,7 @@ static void exchange_keys(ring_keys keys[4]) {
       ring_keys_set_public(&keys[rank], other, publics[other]);
 }
 
-/* A pair whose connecting side has these keys and says that it is rank 2. */
+/* A pair whose connecting side has these keys and claims to be rank 2. */
 static void make_exchanged_pair(pair *p, const ring_keys *connector, const ring_keys *acceptor) {
   make_pair(p, "", "");
   p->connector.keys = connector;
@@ -309,7 +309,7 @@ static void test_nobody_else_has_it(void) {
   for (int i = 0; i < 3; i++) {
     make_exchanged_pair(&p, others[i], &keys[0]);
     run_pair(&p, RING_ANSWER_ACCEPTED);
-    CHECK_INT(p.acceptor.state, RING_HANDSHAKE_STRANGER);
+    CHECK_INT(p.acceptor.state, RING_HANDSHAKE_OUTSIDER);
     CHECK(p.connector.state == RING_HANDSHAKE_LOST);
     end_pair(&p);
   }
@@ -322,7 +322,7 @@ static void test_wiped_keys_prove_nothing(void) {
   make_pair(&p, "token", "token");
   ring_keys_wipe(&p.acceptor_keys);
   run_pair(&p, RING_ANSWER_ACCEPTED);
-  CHECK_INT(p.acceptor.state, RING_HANDSHAKE_STRANGER);
+  CHECK_INT(p.acceptor.state, RING_HANDSHAKE_OUTSIDER);
   end_pair(&p);
 }
 
@@ -333,14 +333,14 @@ int main(void) {
   RUN(test_both_prove_themselves);
   RUN(test_a_refusal_arrives);
   RUN(test_who_wants_other_encryption_is_refused);
-  RUN(test_a_stranger_that_wants_other_encryption_is_one);
-  RUN(test_a_answer_that_cannot_be_is_a_strangers);
-  RUN(test_another_token_is_a_stranger);
-  RUN(test_a_false_answer_is_a_stranger);
-  RUN(test_the_wrong_rank_is_a_stranger);
+  RUN(test_an_outsider_that_wants_other_encryption_is_one);
+  RUN(test_an_impossible_answer_is_an_outsiders);
+  RUN(test_another_token_is_an_outsider);
+  RUN(test_a_false_answer_is_an_outsider);
+  RUN(test_the_wrong_rank_is_an_outsider);
   RUN(test_every_byte_is_covered);
   RUN(test_another_version_is_reported);
   RUN(test_connections_that_cannot_be);
-  RUN(test_a_stranger_learns_nothing);
+  RUN(test_an_outsider_learns_nothing);
   return 0;
 }

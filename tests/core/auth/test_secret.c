@@ -43,9 +43,9 @@ static void test_x25519(void) {
 
 /* RFC 4231, 4.3: zeros behind a short key make no difference. */
 static void test_hmac(void) {
-  static const char said[] = "what do ya want for nothing?";
+  static const char message[] = "what do ya want for nothing?";
   ring_secret key = {.bytes = "Jefe"}, mac;
-  CHECK(ring_secret_mac(&key, said, strlen(said), &mac));
+  CHECK(ring_secret_mac(&key, message, strlen(message), &mac));
   CHECK(is(&mac, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"));
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Strangers use up the descriptors of a rank while it trains: more strangers than it has descriptors
+ * Outsiders use up the descriptors of a rank while it trains: more outsiders than it has descriptors
  * connect to its listener, and stay. Collectives go on, links that open late do open, a waiting rank
- * does not spin, and the rank accepts again after the strangers have gone.
+ * does not spin, and the rank accepts again after the outsiders have gone.
  */
 #include <poll.h>
 #include <sys/resource.h>
@@ -15,7 +15,7 @@
 #include "ranks.h"
 #include "transport/socket.h"
 
-enum { SIZE = 9, STRANGERS = 150, SPARE = 10, CALLS = 50 };
+enum { SIZE = 9, OUTSIDERS = 150, SPARE = 10, CALLS = 50 };
 
 typedef struct siege {
   int besieged; /* the rank */
@@ -23,7 +23,7 @@ typedef struct siege {
   uint16_t port;
   double processor; /* seconds that the rank used while it waited for one */
   int late;         /* links that opened under siege */
-  int refused;      /* strangers that the rank has sent away */
+  int refused;      /* outsiders that the rank has sent away */
 } siege;
 
 static void reach(siege *s, int stage) {
@@ -56,7 +56,7 @@ static double processor_time(void) {
 static void besiege(uint16_t port, int *sockets) {
   ring_resolved resolved;
   CHECK_INT(ring_socket_resolve("127.0.0.1", port, &resolved), 0);
-  for (int i = 0; i < STRANGERS; i++) {
+  for (int i = 0; i < OUTSIDERS; i++) {
     sockets[i] = ring_socket_connect(&resolved, 0);
     CHECK(sockets[i] >= 0);
     struct pollfd entry = {.fd = sockets[i], .events = POLLOUT};
@@ -65,13 +65,13 @@ static void besiege(uint16_t port, int *sockets) {
   }
 }
 
-static void be_strangers(siege *s) {
-  int sockets[STRANGERS];
+static void be_outsiders(siege *s) {
+  int sockets[OUTSIDERS];
   await(s, 1);
   besiege(s->port, sockets);
   reach(s, 2);
   await(s, 3);
-  for (int i = 0; i < STRANGERS; i++) {
+  for (int i = 0; i < OUTSIDERS; i++) {
     struct pollfd entry = {.fd = sockets[i], .events = POLLIN};
     s->refused += poll(&entry, 1, 0) == 1;
     ring_socket_close(&sockets[i]);
@@ -127,7 +127,7 @@ static void be_a_rank(siege *s, int rank) {
   }
   if (rank != s->besieged) await(s, 2);
   double before = processor_time();
-  if (rank != s->besieged) usleep(1000000); /* it waits for them, and for strangers */
+  if (rank != s->besieged) usleep(1000000); /* it waits for them, and for outsiders */
   sum(comm, 1);
   if (rank == s->besieged) s->processor = processor_time() - before;
   sum(comm, CALLS);
@@ -144,7 +144,7 @@ static void be_a_rank(siege *s, int rank) {
 static void run_siege(int rank, int size, void *shared) {
   (void)size;
   if (rank == SIZE)
-    be_strangers(shared);
+    be_outsiders(shared);
   else
     be_a_rank(shared, rank);
 }
@@ -153,9 +153,9 @@ static int lay_siege(int besieged) {
   siege *s = shared_alloc(sizeof *s);
   s->besieged = besieged;
   run_ranks(SIZE + 1, run_siege, s);
-  printf("rank %d, %d strangers for %d descriptors, %d sent away: %d late links, %.3f s of "
+  printf("rank %d, %d outsiders for %d descriptors, %d sent away: %d late links, %.3f s of "
          "processor\n",
-         besieged, STRANGERS, SPARE, s->refused, s->late, s->processor);
+         besieged, OUTSIDERS, SPARE, s->refused, s->late, s->processor);
   CHECK(s->refused > 0);
   CHECK(s->processor < 0.5);
   int late = s->late;

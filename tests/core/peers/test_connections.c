@@ -182,10 +182,10 @@ static ring_status serve(ring_peers *peers, ring_error *error) {
   return status;
 }
 
-/* Who accepts and who connects to are both told that they do not want the same encryption. */
+/* If two ranks do not want the same encryption, the accepting and the connecting one both get an error. */
 static void test_unlike_ends_of_a_link(void) {
   ring_peers host, client;
-  ring_error heard = {.status = RING_OK}, told = {.status = RING_OK};
+  ring_error accepting = {.status = RING_OK}, connecting = {.status = RING_OK};
   int descriptors = count_descriptors(), port = begin_host(&host);
   CHECK_INT(ring_peers_init(&client, 1, 2), RING_OK);
   client.epoch = host.epoch;
@@ -193,17 +193,17 @@ static void test_unlike_ends_of_a_link(void) {
   memset(&client.keys.vault->job, 1, sizeof client.keys.vault->job);
   CHECK_INT(ring_peers_place(&client, 0, "127.0.0.1", (uint16_t)port), RING_OK);
   CHECK_INT(ring_peers_place(&host, 1, "127.0.0.1", 1), RING_OK);
-  CHECK_INT(ring_connector_start(&client, 0, &told), RING_OK);
-  for (int i = 0; i < 20000 && (heard.status == RING_OK || told.status == RING_OK); i++) {
-    if (heard.status == RING_OK) serve(&host, &heard);
-    if (told.status == RING_OK) serve(&client, &told);
+  CHECK_INT(ring_connector_start(&client, 0, &connecting), RING_OK);
+  for (int i = 0; i < 20000 && (accepting.status == RING_OK || connecting.status == RING_OK); i++) {
+    if (accepting.status == RING_OK) serve(&host, &accepting);
+    if (connecting.status == RING_OK) serve(&client, &connecting);
   }
-  CHECK_INT(heard.status, RING_MISMATCH);
-  CHECK_INT(heard.rank, 1);
-  CHECK_INT(told.status, RING_MISMATCH);
-  CHECK_INT(told.rank, 0);
-  CHECK_CONTAINS(heard.message, "rank 1 wants encryption and rank 0 does not");
-  CHECK_CONTAINS(told.message, "rank 1 wants encryption and rank 0 does not");
+  CHECK_INT(accepting.status, RING_MISMATCH);
+  CHECK_INT(accepting.rank, 1);
+  CHECK_INT(connecting.status, RING_MISMATCH);
+  CHECK_INT(connecting.rank, 0);
+  CHECK_CONTAINS(accepting.message, "rank 1 wants encryption and rank 0 does not");
+  CHECK_CONTAINS(connecting.message, "rank 1 wants encryption and rank 0 does not");
   ring_peers_fini(&client);
   ring_peers_fini(&host);
   CHECK_INT(count_descriptors(), descriptors);
@@ -221,7 +221,7 @@ static void test_connections_that_never_come(void) {
 
 /* ---- A rank that opens too few ------------------------------------------------------------ */
 
-/* Meets the others as rank 2 does, brings rank 1 one connection of several, and says no more. */
+/* Joins as rank 2 does, makes one of several connections to rank 1, and sends nothing more. */
 static void bring_too_few(const ring_options *options, int *done) {
   ring_keys keys;
   ring_rendezvous rendezvous = begin_rendezvous(options, &keys);
@@ -250,7 +250,7 @@ static void wait_for_connections(int rank, int size, void *shared) {
   ring_options options = rank_options(rank, size);
   int descriptors = count_descriptors();
   options.shared_memory = RING_OFF;
-  options.timeout = rank == 1 ? 2 : 30; /* rank 0 hears of it from rank 1 */
+  options.timeout = rank == 1 ? 2 : 30; /* rank 0 gets the error from rank 1 */
   if (rank == 2) {
     bring_too_few(&options, shared);
     return;

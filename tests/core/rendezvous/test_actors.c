@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Failures between WELCOME and RESULT. In a job of four ranks (rank 0 sends the table to 1 and 2, and
- * 2 to 3) one rank is an actor: a process that speaks the protocol up to a point, and is then killed
+ * 2 to 3) one rank is an actor: a process that follows the protocol up to a point, and is then killed
  * or stopped, or breaks the protocol. The other ranks are real. All have to end soon, with the name of
  * the actor in the error, and without a descriptor left.
  */
@@ -120,7 +120,7 @@ static void report_without_end(const scene *scene) {
   report_a_length(scene, UINT32_MAX);
 }
 
-/* The first bytes of a report that says that all is well. */
+/* The first bytes of a report without a failure. */
 static void report_in_part(actor *self, size_t bytes) {
   uint8_t wire[MESSAGE_WIRE_BYTES];
   CHECK(bytes < seal_message(&self->seal, &(ring_message){.fault = -1}, wire));
@@ -284,7 +284,7 @@ static void test_hostile_reports(void) {
   lose(3, report_too_little, 0, text);
   lose(3, report_an_unknown_status, 0, text);
   lose(3, report_a_rank_that_is_none, 0, text);
-  /* Whether the second one is still heard depends on who reports last. */
+  /* Whether the report of the second one is still received depends on who reports last. */
   lose(3, report_twice, 0, "rank 3 (127.0.0.1)");
 }
 

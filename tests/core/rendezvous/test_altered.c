@@ -76,7 +76,7 @@ static void open_one(int rank, int size, void *shared) {
   ring_comm_free(comm);
 }
 
-/* Changes byte `at` of what a rank says; false when it has said less. */
+/* Changes byte `at` that a rank sends; false when it has sent fewer. */
 static bool change_one(change *shared, int rank, size_t at, int *altered) {
   *shared = (change){.rank = rank, .at = at};
   run_ranks(2, open_one, shared);
@@ -95,7 +95,7 @@ static void test_no_bit_of_the_rendezvous_changes(void) {
     int altered = 0;
     size_t at = rank; /* every fifth byte, each time another bit */
     while (change_one(shared, rank, at, &altered)) at += 5;
-    printf("rank %d: %zu bytes said, %d changes seen as such\n", rank, shared->seen, altered);
+    printf("rank %d: %zu bytes sent, %d changes detected\n", rank, shared->seen, altered);
     CHECK(at > 100);
     CHECK(altered > (rank == 0 ? 10 : 3));
   }

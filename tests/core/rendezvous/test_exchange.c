@@ -21,7 +21,7 @@ typedef struct exchange {
   char strings[8][200];
   int mode;
   int victim, late; /* which ranks; -1: none */
-  bool told;        /* the victim dies when it has told what it shares */
+  bool passed;      /* the victim dies when it has passed its string */
   double died;      /* when it died */
 } exchange;
 
@@ -106,7 +106,7 @@ static void die_in_exchange(exchange *shared) {
 }
 
 /* Of the process that is to die behind its words on what it shares, while the others wait for more. */
-static exchange *dies_when_told;
+static exchange *dies_when_passed;
 
 ring_status __real_ring_shm_settle(ring_shm *shm, ring_peers *peers, const uint8_t *has,
                                    const ring_wait_service *service, const ring_wait *wait,
@@ -117,9 +117,10 @@ ring_status __wrap_ring_shm_settle(ring_shm *shm, ring_peers *peers, const uint8
 ring_status __wrap_ring_shm_settle(ring_shm *shm, ring_peers *peers, const uint8_t *has,
                                    const ring_wait_service *service, const ring_wait *wait,
                                    ring_error *error) {
-  if (dies_when_told == NULL) return __real_ring_shm_settle(shm, peers, has, service, wait, error);
+  if (dies_when_passed == NULL)
+    return __real_ring_shm_settle(shm, peers, has, service, wait, error);
   usleep(100000);
-  die_in_exchange(dies_when_told);
+  die_in_exchange(dies_when_passed);
   return RING_OK;
 }
 
@@ -129,8 +130,8 @@ static int pass_strings_and_die(void *arg, const char *mine, ring_exchange_put_f
   bool late = end->rank == end->shared->late;
   if (late) usleep(1600000);
   int failure = pass_strings(arg, mine, put, sink);
-  if (end->shared->told && end->rank == end->shared->victim) {
-    dies_when_told = end->shared;
+  if (end->shared->passed && end->rank == end->shared->victim) {
+    dies_when_passed = end->shared;
     return failure;
   }
   if (end->rank == end->shared->victim && end->shared->late < 0) die_in_exchange(end->shared);
@@ -154,9 +155,9 @@ static void lose_one_while_opening(int rank, int size, void *shared) {
   if (end.shared->late < 0) CHECK(seconds() - end.shared->died < UNLOADED(LOSS_SECONDS));
 }
 
-static void lose_each_while_opening(int size, int after, bool told) {
+static void lose_each_while_opening(int size, int after, bool passed) {
   exchange *shared = shared_alloc(sizeof *shared);
-  shared->told = told;
+  shared->passed = passed;
   for (shared->victim = 0; shared->victim < size; shared->victim++) {
     shared->late = after > 0 ? (shared->victim + after) % size : -1;
     run_exchange(size, lose_one_while_opening, shared);

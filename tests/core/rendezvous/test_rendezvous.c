@@ -100,7 +100,7 @@ static void test_missing_ranks_are_named(void) {
   run_ranks(5, miss_some, NULL);
 }
 
-/* Ranks that give up before rank 0 does are told in time who is missing, and are not missed. */
+/* Ranks that time out before rank 0 does get an error that names the missing ranks, and are not among them. */
 static void give_up_early(int rank, int size, void *shared) {
   (void)shared;
   ring_options options = rank_options(rank, size);
@@ -195,7 +195,7 @@ static void test_from_the_environment(void) {
   run_ranks(3, open_from_environment, NULL);
 }
 
-/* ---- A port that is not told -------------------------------------------------------------- */
+/* ---- A port that is unknown -------------------------------------------------------------- */
 
 static bool nameless;
 
@@ -207,7 +207,7 @@ int __wrap_getsockname(int fd, struct sockaddr *address, socklen_t *length) {
   return -1;
 }
 
-/* Rank *shared cannot find out its port, and tells the others. */
+/* Rank *shared cannot find out its port, and reports that to the others. */
 static void lack_a_port(int rank, int size, void *shared) {
   const int *lacks = shared;
   ring_options options = rank_options(rank, size);

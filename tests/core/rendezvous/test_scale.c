@@ -21,7 +21,7 @@
 #define SCALE_DESCRIPTORS                                                                          \
   4096 /* of a process: 32 ranks with 20 links each, and 1,023 connections */
 
-/* What a rank says until it has joined, and is told after that, whatever the size. */
+/* The bytes that a rank sends until it has joined, and receives after that, whatever the size. */
 #define SCALE_RANK_BYTES 320
 
 typedef struct scale_results {
@@ -132,7 +132,7 @@ static void run_threads(int process, int processes, void *shared) {
 
 /* Bytes through rank 0 grow at most as size * log2(size), of which each place takes 2 for each of its
  * children; links, with a handshake and a barrier on each, grow as log2(size). Where all share the
- * memory of their host, rank 0 hands it to each after another handshake, and each tells all. */
+ * memory of their host, rank 0 hands it to each after another handshake, and each sends it to all. */
 static void check_many(int size) {
   int rounds = 0, most = 0;
   uint64_t last = 0;

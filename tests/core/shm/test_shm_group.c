@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How a shm group forms: which ranks form one, that strangers get nothing, and that nothing is left behind.
+ * How a shm group forms: which ranks form one, that outsiders get nothing, and that nothing is left behind.
  */
 #include <dirent.h>
 #include <pthread.h>
@@ -225,7 +225,7 @@ static bool is_given_memory(ring_peers *host, const char *name, uint8_t key, rin
   return got >= 0;
 }
 
-static void test_strangers_get_nothing(void) {
+static void test_outsiders_get_nothing(void) {
   ring_peers peers;
   ring_shm shm = {0};
   char name[64];
@@ -261,6 +261,6 @@ int main(void) {
   RUN(test_two_hosts);
   RUN(test_ranks_that_are_threads);
   RUN(test_at_most_64_ranks_share);
-  RUN(test_strangers_get_nothing);
+  RUN(test_outsiders_get_nothing);
   return 0;
 }

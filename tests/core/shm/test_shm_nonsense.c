@@ -210,7 +210,7 @@ static void read_false_control_block(int rank, int size, void *shared) {
   ring_comm_free(comm);
 }
 
-static void test_a_board_full_of_nonsense(void) {
+static void test_a_control_block_full_of_nonsense(void) {
   int *arrived = shared_alloc(64);
   for (arrived[1] = 0; arrived[1] < 2; arrived[1]++) {
     arrived[0] = 0;
@@ -331,7 +331,7 @@ static void test_memory_that_is_none(void) {
 int main(void) {
   RUN(test_buffers_that_lie_nowhere);
   RUN(test_stages_that_lie_nowhere);
-  RUN(test_a_board_full_of_nonsense);
+  RUN(test_a_control_block_full_of_nonsense);
   RUN(test_claims_without_end);
   RUN(test_memory_that_is_none);
   return 0;

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What strangers do to the ports of a job: each attack is a function that goes on until its end.
+"""What outsiders do to the ports of a job: each attack is a function that goes on until its end.
 
 An attack gets the addresses of the job's hosts, the ports that the job may use, and a Notebook,
-where it counts its connections and keeps what it was told.
+where it counts its connections and keeps what it received.
 """
 
 import contextlib
@@ -21,28 +21,28 @@ from handshake import wire
 from jobs import FORK
 
 MANY = 10_000
-HEARD_BYTES = 1 << 20
+RECEIVED_BYTES = 1 << 20
 HELLO = struct.pack("<8sHBB", b"sparkrng", wire("WIRE_VERSION"), 2, 0).ljust(
     wire("HELLO_BYTES"), b"x"
 )
 
 
 class Notebook:
-    """What a stranger did and heard; shared with the test."""
+    """The connections of an outsider and the bytes that it received; shared with the test."""
 
     def __init__(self):
         self.connections = FORK.Value("q", 0)
         self.length = FORK.Value("q", 0)
-        self.bytes = FORK.RawArray("c", HEARD_BYTES)
+        self.bytes = FORK.RawArray("c", RECEIVED_BYTES)
 
     def connected(self, count=1):
         with self.connections.get_lock():
             self.connections.value += count
 
-    def heard(self, piece):
+    def received(self, piece):
         with self.length.get_lock():
             at = self.length.value
-            piece = piece[: HEARD_BYTES - at]
+            piece = piece[: RECEIVED_BYTES - at]
             self.bytes[at : at + len(piece)] = piece
             self.length.value = at + len(piece)
 
@@ -50,41 +50,41 @@ class Notebook:
         return self.bytes[: self.length.value]
 
 
-def doors(addresses, ports):
+def endpoints(addresses, ports):
     return [(address, port) for address in addresses for port in range(ports[0], ports[1] + 1)]
 
 
-def listen_to(connection, notebook):
-    """Hear what there is to hear; false when the other side has hung up."""
+def receive(connection, notebook):
+    """Receive what there is; false when the other side has closed."""
     try:
         piece = connection.recv(4096)
     except BlockingIOError:
         return True
     except OSError:
         return False
-    notebook.heard(piece)
+    notebook.received(piece)
     return bool(piece)
 
 
-def say(door, notebook, words):
-    """Knock on a door, say something, and hear the answer out."""
-    with contextlib.suppress(OSError), socket.create_connection(door, 0.2) as connection:
+def send(port, notebook, message):
+    """Connect to a port, send `message`, and receive the answer to its end."""
+    with contextlib.suppress(OSError), socket.create_connection(port, 0.2) as connection:
         notebook.connected()
-        connection.sendall(words)
+        connection.sendall(message)
         connection.settimeout(0.05)
         while piece := connection.recv(4096):
-            notebook.heard(piece)
+            notebook.received(piece)
 
 
-def talk(addresses, ports, notebook, words):
-    """Say something at every door, again and again, eight at a time."""
+def send_to_all(addresses, ports, notebook, message):
+    """Send a message to every port, again and again, eight at a time."""
 
     def go_round():
         while True:
-            for door in random.sample(targets, len(targets)):
-                say(door, notebook, words())
+            for port in random.sample(targets, len(targets)):
+                send(port, notebook, message())
 
-    targets = doors(addresses, ports)
+    targets = endpoints(addresses, ports)
     threads = [threading.Thread(target=go_round) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -92,22 +92,22 @@ def talk(addresses, ports, notebook, words):
 
 
 def garbage(addresses, ports, notebook):
-    talk(addresses, ports, notebook, lambda: os.urandom(random.randrange(1, 5000)))
+    send_to_all(addresses, ports, notebook, lambda: os.urandom(random.randrange(1, 5000)))
 
 
 def greet(addresses, ports, notebook):
-    """Say HELLO as a rank does, and then nothing that could be proved, and much of it."""
-    talk(addresses, ports, notebook, lambda: HELLO + b"\xff" * 100_000)
+    """Send HELLO as a rank does, and then many bytes that prove nothing."""
+    send_to_all(addresses, ports, notebook, lambda: HELLO + b"\xff" * 100_000)
 
 
 def hold(addresses, ports, notebook, count, opening=b"", word=b""):
     """Hold so many connections open, as far as they come about.
 
-    Each begins with `opening`, and says `word` every second.
+    Each sends `opening` first, and `word` every second.
     """
     resource.setrlimit(resource.RLIMIT_NOFILE, (count + 100, count + 100))
-    held, poller, spoken = {}, select.epoll(), time.monotonic()
-    targets = doors(addresses, ports)
+    held, poller, sent_at = {}, select.epoll(), time.monotonic()
+    targets = endpoints(addresses, ports)
     while True:
         for _ in range(min(200, count - len(held))):
             connection = socket.socket()
@@ -118,7 +118,7 @@ def hold(addresses, ports, notebook, count, opening=b"", word=b""):
         for number, _ in poller.poll(0.01):
             connection, open_before = held[number]
             failed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0
-            if failed or not listen_to(connection, notebook):
+            if failed or not receive(connection, notebook):
                 del held[number]
                 connection.close()
             elif not open_before:
@@ -126,42 +126,42 @@ def hold(addresses, ports, notebook, count, opening=b"", word=b""):
                 notebook.connected()
                 with contextlib.suppress(OSError):
                     connection.send(opening)
-        if word and time.monotonic() - spoken > 1:
-            spoken = time.monotonic()
+        if word and time.monotonic() - sent_at > 1:
+            sent_at = time.monotonic()
             for connection, is_open in list(held.values()):
                 with contextlib.suppress(OSError):
                     is_open and connection.send(word)
 
 
 def be_silent(addresses, ports, notebook):
-    """Ten thousand connections that are held open and never say a word."""
+    """Ten thousand connections that are held open and never send a byte."""
     hold(addresses, ports, notebook, MANY)
 
 
 def dribble(addresses, ports, notebook):
-    """Three hundred that say one byte a second, as if they were about to say more."""
+    """Three hundred that send one byte a second, as if more would come."""
     hold(addresses, ports, notebook, 300, word=b"s")
 
 
 def scan(addresses, ports, notebook):
-    """Knock on thousands of ports, one after the other, and go on."""
+    """Connect to thousands of ports, one after the other, and go on."""
     while True:
         for address in addresses:
             for first in range(ports[0] - 2000, ports[1] + 2000, 500):
-                knocks = [socket.socket() for _ in range(500)]
-                for port, connection in enumerate(knocks, first):
+                sockets = [socket.socket() for _ in range(500)]
+                for port, connection in enumerate(sockets, first):
                     connection.setblocking(False)
                     connection.connect_ex((address, port))
-                notebook.connected(len(knocks))
+                notebook.connected(len(sockets))
                 time.sleep(0.005)
-                for connection in knocks:
+                for connection in sockets:
                     connection.close()
 
 
 def half_open(addresses, ports, notebook):
     """Send the first packet of connections and never the third, from addresses that nobody has."""
     raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
-    targets = doors(addresses, ports)
+    targets = endpoints(addresses, ports)
     while True:
         for address, port in targets:
             source = f"10.77.0.{random.randrange(100, 200)}"
@@ -184,9 +184,9 @@ def first_packet(source, target, port):
 
 
 def replay(addresses, ports, notebook, recorded):
-    """Say what ranks of this job have said before, byte for byte."""
-    saying = itertools.cycle(recorded)
-    talk(addresses, ports, notebook, lambda: next(saying))
+    """Send what ranks of this job have sent before, byte for byte."""
+    messages = itertools.cycle(recorded)
+    send_to_all(addresses, ports, notebook, lambda: next(messages))
 
 
 def be_rank(notebook, options):
@@ -194,5 +194,5 @@ def be_rank(notebook, options):
     while True:
         with contextlib.suppress(sparkring.TimeoutError):
             sparkring.init(**options)
-            notebook.heard(b"WELCOME")
+            notebook.received(b"WELCOME")
         notebook.connected()

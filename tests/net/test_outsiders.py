@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strangers at the doors of a job, while it forms and while it runs: it does both all the same.
+"""Outsiders at the ports of a job, while it forms and while it runs: it does both all the same.
 
-What its ranks hold (descriptors, memory) stays about what it is without strangers, and these learn
-nothing: neither the token in any spelling nor a host. How fast the job is meanwhile is only told.
+What its ranks hold (descriptors, memory) stays about what it is without outsiders, and these learn
+nothing: neither the token in any spelling nor a host. The job's speed meanwhile is only printed.
 """
 
 import base64
@@ -13,17 +13,17 @@ import time
 from pathlib import Path
 
 import jobs
+import outsiders
 import pytest
 import relay
-import strangers
 import work
 from jobs import Job
 
 PORTS = (22000, 22003)
 PENDING = 64  # that a rank's acceptor keeps pending (core/peers/acceptor.h)
 PAGE = os.sysconf("SC_PAGE_SIZE")
-MEMORY = 4 << 20  # what a rank may hold more than without strangers
-QUIET = {}  # what ranks hold and do without strangers
+MEMORY = 4 << 20  # what a rank may hold more than without outsiders
+QUIET = {}  # what ranks hold and do without outsiders
 ATTACKS = [
     "garbage",
     "greet",
@@ -60,8 +60,8 @@ def count_sockets(pid):
 
 
 def record(hosts, job):
-    """Let the job meet once through a relay that writes down what its ranks say."""
-    said = jobs.FORK.SimpleQueue()
+    """Let the job form once through a relay that records the bytes of its ranks."""
+    streams = jobs.FORK.SimpleQueue()
 
     def listen(source, target, sent):
         words = b""
@@ -69,7 +69,7 @@ def record(hosts, job):
             words += piece
             target.sendall(piece)
         if sent:
-            said.put(words)
+            streams.put(words)
 
     for host in range(4):
         relay.start(hosts, host, listen)
@@ -77,21 +77,21 @@ def record(hosts, job):
         first.start(work.exact, (5,)).results()
     hosts.reset()
     recorded = []
-    while not said.empty():
-        recorded.append(said.get())
+    while not streams.empty():
+        recorded.append(streams.get())
     assert len(recorded) > 4 and all(words.startswith(b"sparkrng") for words in recorded)
     return recorded
 
 
 def besiege(hosts, job, attack, notebook):
-    """Start the strangers."""
-    place, addresses = lambda: hosts.enter_host(hosts.stranger), hosts.addresses[:4]
+    """Start the outsiders."""
+    place, addresses = lambda: hosts.enter_host(hosts.outsider), hosts.addresses[:4]
     if attack.startswith("another"):
         wrong = {attack.split()[1]: "a guess at the token"}
         options = {**job.options, "rank": 1, "timeout": 1, **wrong}
-        return jobs.process(place, strangers.be_rank, notebook, options)
+        return jobs.process(place, outsiders.be_rank, notebook, options)
     more = [record(hosts, job)] if attack == "replay" else []
-    function = getattr(strangers, attack)
+    function = getattr(outsiders, attack)
     return jobs.process(place, function, addresses, PORTS, notebook, *more)
 
 
@@ -100,17 +100,17 @@ def live(job, seconds, wait_for=lambda: time.sleep(0.3)):
 
     The last rank comes when `wait_for` has returned, and time counts from then.
     """
-    board, stop = jobs.FORK.Array("q", 4), jobs.FORK.Value("i", 0)
+    progress, stop = jobs.FORK.Array("q", 4), jobs.FORK.Value("i", 0)
     for rank in (0, 1, 2):
-        job.start_rank(rank, work.count_until, board, stop)
+        job.start_rank(rank, work.count_until, progress, stop)
     wait_for()
     began = time.monotonic()
-    job.start_rank(3, work.count_until, board, stop)
+    job.start_rank(3, work.count_until, progress, stop)
     scale = Scale(job)
 
     def formed():
         scale.look()
-        return min(board) > 0
+        return min(progress) > 0
 
     jobs.until(formed, 60)
     took, ends = time.monotonic() - began, time.monotonic() + seconds
@@ -123,7 +123,7 @@ def live(job, seconds, wait_for=lambda: time.sleep(0.3)):
 
 
 def spellings(options):
-    """All that a stranger must not learn."""
+    """All that an outsider must not learn."""
     token = options["token"]
     yield from (token, token.hex().encode(), token.hex().upper().encode(), base64.b64encode(token))
     for address in options["addresses"]:
@@ -144,14 +144,14 @@ def check(job, notebook, scale, quiet):
     # one moment: a few that were closed meanwhile are counted beside those that took their place.
     assert scale.sockets <= quiet["scale"].sockets + PENDING + 8
     assert scale.memory <= quiet["scale"].memory + MEMORY
-    heard = notebook.text()
-    assert not [secret for secret in spellings(job.options) if secret in heard]
-    assert b"WELCOME" not in heard
+    received = notebook.text()
+    assert not [secret for secret in spellings(job.options) if secret in received]
+    assert b"WELCOME" not in received
 
 
 def figures(attack, notebook, took, scale, rate, quiet):
     return (
-        f"{attack:14} {notebook.connections.value:6} connections, {len(notebook.text()):6} B heard;"
+        f"{attack:14} {notebook.connections.value:6} connections, {len(notebook.text()):6} B back;"
         f" formed in {took:5.2f} s (quiet {quiet['took']:.2f}), {rate:4.0f} calls/s"
         f" ({quiet['rate']:.0f}), {scale.sockets} sockets ({quiet['scale'].sockets}),"
         f" {scale.memory >> 10} KiB ({quiet['scale'].memory >> 10})"
@@ -159,28 +159,28 @@ def figures(attack, notebook, took, scale, rate, quiet):
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_strangers(hosts, attack, quiet, injected, noted):
-    notebook = strangers.Notebook()
+def test_outsiders(hosts, attack, quiet, injected, noted):
+    notebook = outsiders.Notebook()
     with Job(hosts, [0, 1, 2, 3], ports=PORTS) as job:
-        stranger = besiege(hosts, job, attack, notebook)
+        outsider = besiege(hosts, job, attack, notebook)
         took, scale, rate = live(job, 2)
-        assert stranger.is_alive(), "the stranger gave up"
+        assert outsider.is_alive(), "the outsider ended"
     check(job, notebook, scale, quiet)
-    assert notebook.connections.value > 0, "the strangers did not get through"
-    injected(f"strangers: {attack}", "forms and runs", took)
+    assert notebook.connections.value > 0, "the outsiders did not get through"
+    injected(f"outsiders: {attack}", "forms and runs", took)
     noted(figures(attack, notebook, took, scale, rate, quiet))
 
 
-def test_ten_thousand_strangers(hosts, quiet, injected, noted):
+def test_ten_thousand_outsiders(hosts, quiet, injected, noted):
     """They are there before the last rank comes, hold what they get and come again."""
-    notebook = strangers.Notebook()
+    notebook = outsiders.Notebook()
     with Job(hosts, [0, 1, 2, 3], ports=PORTS) as job:
         besiege(hosts, job, "be_silent", notebook)
 
         def crowded():
-            jobs.until(lambda: notebook.connections.value >= strangers.MANY, 60)
+            jobs.until(lambda: notebook.connections.value >= outsiders.MANY, 60)
 
         took, scale, rate = live(job, 1, crowded)
     check(job, notebook, scale, quiet)
-    injected("strangers: ten thousand", "forms and runs", took)
+    injected("outsiders: ten thousand", "forms and runs", took)
     noted(figures("ten thousand", notebook, took, scale, rate, quiet))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Strangers during a rendezvous: ports in use by other processes, connections that prove nothing,
+ * Outsiders during a rendezvous: ports in use by other processes, connections that prove nothing,
  * ranks with another token or of an earlier attempt, and a listener that poses as rank 0.
  */
 #include <poll.h>
@@ -19,7 +19,7 @@
 
 /* ---- On rank 0's ports and at its door ---------------------------------------------------- */
 
-static void join_past_strangers(int rank, int size, void *shared) {
+static void join_past_outsiders(int rank, int size, void *shared) {
   const held_ports *held = shared;
   ring_options options = rank_options(rank, size);
   options.port_first = held->first;
@@ -30,7 +30,7 @@ static void join_past_strangers(int rank, int size, void *shared) {
 static void test_ports_that_are_taken(void) {
   held_ports *shared = shared_alloc(4096);
   *shared = hold_ports(6); /* four are held: with two ranks, each has one to find */
-  run_ranks(2, join_past_strangers, shared);
+  run_ranks(2, join_past_outsiders, shared);
   held_ports held = *shared;
   free_ports(&held);
   shared_free(shared, 4096);
@@ -60,7 +60,7 @@ static void join_past_a_web_server(int rank, int size, void *shared) {
     answer_garbage(held, done);
     return;
   }
-  join_past_strangers(rank, size - 1, shared);
+  join_past_outsiders(rank, size - 1, shared);
   __sync_fetch_and_add(done, 1);
 }
 
@@ -73,7 +73,7 @@ static void test_ports_that_answer_something_else(void) {
   shared_free(shared, 4096);
 }
 
-/* Connections of strangers to rank 0 while the job forms: more than the acceptor has places for. */
+/* Connections of outsiders to rank 0 while the job forms: more than the acceptor has places for. */
 static void be_pestered(int rank, int size, void *shared) {
   held_ports *held = shared;
   ring_options options = rank_options(rank, size - 1);
@@ -104,7 +104,7 @@ static void be_pestered(int rank, int size, void *shared) {
   *(volatile int *)(held + 1) = 1;
 }
 
-static void test_strangers_at_rank_0(void) {
+static void test_outsiders_at_rank_0(void) {
   held_ports *shared = shared_alloc(4096);
   *shared = hold_ports(2);
   run_ranks(3, be_pestered, shared);
@@ -126,26 +126,26 @@ static int connect_to_rank_0(const held_ports *held) {
 
 /* More connections than the acceptor has places for, each a byte now and then: never quite silent. */
 static void be_dribbled_at(int rank, int size, void *shared) {
-  enum { STRANGERS = 90 };
+  enum { OUTSIDERS = 90 };
   held_ports *held = shared;
   int *done = (int *)(held + 1);
-  int fds[STRANGERS];
+  int fds[OUTSIDERS];
   if (rank < size - 1) {
     while (rank == 1 && *(volatile int *)(done + 1) == 0) usleep(1000);
-    join_past_strangers(rank, size - 1, shared);
+    join_past_outsiders(rank, size - 1, shared);
     __sync_fetch_and_add(done, 1);
     return;
   }
-  for (int i = 0; i < STRANGERS; i++) fds[i] = connect_to_rank_0(held);
+  for (int i = 0; i < OUTSIDERS; i++) fds[i] = connect_to_rank_0(held);
   done[1] = 1;
   for (int round = 0; *(volatile int *)done < 2; round++) {
     CHECK(round < 3000);
-    for (int i = 0; i < STRANGERS; i++) send(fds[i], "s", 1, MSG_NOSIGNAL);
+    for (int i = 0; i < OUTSIDERS; i++) send(fds[i], "s", 1, MSG_NOSIGNAL);
     usleep(20000);
   }
 }
 
-static void test_strangers_that_dribble(void) {
+static void test_outsiders_that_dribble(void) {
   held_ports *shared = shared_alloc(4096);
   *shared = hold_ports(2);
   run_ranks(3, be_dribbled_at, shared);
@@ -190,14 +190,14 @@ static void come_too_late(int rank, int size, void *shared) {
   if (rank == 2) {
     static const char formed[] =
         "; a job with this token and these addresses has already formed there";
-    char said[512] = "";
+    char warning[512] = "";
     while (!memory[0]) usleep(1000);
     options.timeout = 1;
     options.warn_after = 0.5;
     options.log = keep_text;
-    options.log_arg = said;
+    options.log_arg = warning;
     expect_failure(&options, RING_TIMEOUT, formed);
-    CHECK_CONTAINS(said, formed);
+    CHECK_CONTAINS(warning, formed);
     memory[1] = 1;
     return;
   }
@@ -281,8 +281,8 @@ static void test_a_false_rank_0(void) {
 int main(void) {
   RUN(test_ports_that_are_taken);
   RUN(test_ports_that_answer_something_else);
-  RUN(test_strangers_at_rank_0);
-  RUN(test_strangers_that_dribble);
+  RUN(test_outsiders_at_rank_0);
+  RUN(test_outsiders_that_dribble);
   RUN(test_another_token);
   RUN(test_a_rank_left_over);
   RUN(test_a_false_rank_0);
