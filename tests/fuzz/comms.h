@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Communicators for targets: of few ranks on one host, with links that the target makes. They give up
+ * Communicators for targets: of few ranks on one host, with links that the target makes. They time out
  * after two seconds, which pass while they wait (world.h).
  */
 #ifndef FUZZ_COMMS_H
