@@ -72,7 +72,7 @@ endforeach()
 # Runs tests once more, in another environment. To sanitizers an algorithm, a device or a program over another link
 # shows nothing that the other tests do not, nor does a call over a link that others have passed bytes through; to that
 # of threads, only what has several, and what they share.
-set(again_with_addresses "_(collective|messages|messages_deaths|request_end)_tls$")
+set(again_with_addresses "_(collective|messages|messages_deaths|messages_matching|messages_random|request_end)_tls$")
 string(APPEND again_with_addresses
        "|_(collective|comm|description|disagreement|exit|messages|mismatch|parts|request|split).*_tcp$")
 set(again .)
@@ -94,16 +94,17 @@ endfunction()
 test_again(tcp SPARKRING_SHARED_MEMORY=0 test_abort test_algorithm test_collective test_comm test_comm_timeline test_deadline
            test_description test_device_failure test_device_path test_disagreement test_exit test_fusion
            test_hierarchical_failure test_hosts test_messages test_messages_deaths test_messages_failure
-           test_messages_forgeries test_mismatch
-           test_orphan test_parts test_pmi test_pmi_failure test_reducer
-           test_reducer_failure test_reducer_forgeries test_request test_request_end test_request_start test_split
+           test_messages_forgeries test_messages_matching test_messages_random test_mismatch
+           test_orphan test_parts test_pmi test_pmi_failure test_reducer test_reducer_differences test_reducer_end
+           test_reducer_forgeries test_reducer_kinds test_reducer_stall test_request test_request_end test_request_start test_split
            test_split_failure test_stall)
 # And some once more over links of several connections.
-test_again(connections "SPARKRING_SHARED_MEMORY=0;SPARKRING_CONNECTIONS=3" test_collective test_comm test_messages test_mismatch
-           test_parts test_request test_split test_split_failure)
+test_again(connections "SPARKRING_SHARED_MEMORY=0;SPARKRING_CONNECTIONS=3" test_collective test_comm test_messages
+           test_messages_matching test_messages_random test_mismatch test_parts test_request test_split test_split_failure)
 # And encrypted.
 test_again(tls "SPARKRING_SHARED_MEMORY=0;SPARKRING_ENCRYPTION=1" test_collective test_comm test_description test_messages
-           test_messages_deaths test_messages_failure test_mismatch test_parts test_pmi test_request test_request_end
+           test_messages_deaths test_messages_failure test_messages_matching test_messages_random test_mismatch test_parts
+           test_pmi test_request test_request_end
            test_split test_split_failure)
 # Whatever the system's OpenSSL is set to.
 if(NOT SPARKRING_SANITIZE)
@@ -143,7 +144,7 @@ endif()
 if(TARGET test_nvrtc_header)
   target_include_directories(test_nvrtc_header SYSTEM PRIVATE ${NVRTC_INCLUDE})
 endif()
-# Without NVRTC it tells so, and is skipped.
+# Without NVRTC it reports that, and is skipped.
 if(TEST test_kernels)
   set_tests_properties(test_kernels PROPERTIES SKIP_RETURN_CODE 77)
   if(NVRTC)
@@ -191,7 +192,7 @@ target_link_options(test_descriptors PRIVATE -Wl,--wrap=ring_comm_gather_up)
 target_link_options(test_pmi_shortage PRIVATE -Wl,--wrap=socketpair,--wrap=ring_platform_thread
                     -Wl,--wrap=ring_alloc,--wrap=malloc)
 target_link_options(test_pmi_hub PRIVATE -Wl,--wrap=ring_platform_now)
-target_link_options(test_reducer_failure PRIVATE -Wl,--wrap=ring_allgather)
+target_link_options(test_reducer_stall PRIVATE -Wl,--wrap=ring_allgather)
 target_link_options(test_backing PRIVATE -Wl,--wrap=fallocate,--wrap=memfd_create,--wrap=fcntl)
 target_compile_definitions(test_unload PRIVATE SPARKRING_LIBRARY="$<TARGET_FILE:sparkring>")
 add_dependencies(test_unload sparkring)
@@ -268,7 +269,7 @@ target_link_libraries(soak PRIVATE sparkring sparkring_flags Threads::Threads m)
 add_test(NAME soak COMMAND soak --seed 1 --seconds 20 --faults 0.4 --patience 5)
 set_tests_properties(soak PROPERTIES TIMEOUT 600)
 # Ranks killed and stopped at any moment; 500 kills take some minutes: --worlds 500. Nine of ten worlds
-# have to hear of a kill within a second, of a stop within a second of the deadline (on a busy machine
+# have to get the error for a kill within a second, for a stop within a second of the deadline (on a busy machine
 # three of four); the patience is for single ones.
 add_test(NAME soak_killed
          COMMAND soak --seed 1 --seconds 15 --worlds 30 --faults 1 --only killed --patience 5)
@@ -292,7 +293,7 @@ function(test_takes seconds processors)
     endif()
   endforeach()
 endfunction()
-# It counts bytes, and ranks that wait for 10 s to open say so to each other: nothing beside it.
+# It counts bytes, and ranks that wait for 10 s to open send reports of it to each other: nothing beside it.
 test_takes(100 9 test_scale)
 test_takes(90 5 test_algorithm test_algorithm_tcp test_collective_tcp test_collective_connections test_collective_tls
            test_hierarchical test_link test_link_settings test_shm_collective test_schedule)
@@ -308,18 +309,18 @@ test_takes(15 1 test_resolver test_split_failure test_split_failure_connections 
 test_takes(30 3 test_pmix)
 test_takes(60 5 test_mpi)
 test_takes(10 2 test_messages_deaths test_messages_deaths_tcp test_messages_deaths_tls)
-test_takes(15 3 test_messages test_messages_connections test_messages_tcp test_messages_tls)
+test_takes(15 3 test_messages_random test_messages_random_connections test_messages_random_tcp test_messages_random_tls)
 test_takes(5 1 test_messages_failure test_messages_failure_tcp test_messages_failure_tls test_pmi_failure
            test_pmi_failure_tcp)
 test_takes(20 2 test_device test_device_failure test_device_failure_tcp)
 test_takes(5 1 test_besieged test_deadline test_deadline_tcp test_inherited test_connections
            test_orphan test_orphan_tcp test_request_end test_request_end_tcp test_request_end_tls
-           test_strangers)
+           test_outsiders)
 test_takes(15 3 test_messages_wakeups test_pmi_wakeups test_progress_wakeups test_reducer_wakeups test_request_wakeups)
 test_takes(60 3 test_allocator)
 test_takes(25 3 test_backing test_descriptors test_disagreement_tcp test_fusion_tcp test_kernel soak)
 test_takes(10 3 test_disagreement test_forks test_fusion test_shm_mismatch)
-# These start dozens of processes, of which others are told of a failure soon: one at a time.
+# These start dozens of processes, whose others get the error for a failure soon: one at a time.
 foreach(test_name test_allocator test_descriptors test_kernel)
   if(TEST ${test_name})
     set_tests_properties(${test_name} PROPERTIES RESOURCE_LOCK processes)
@@ -329,7 +330,7 @@ endforeach()
 # scripts/test all leaves these to the sanitizers of addresses: they take the processors long, and the code that gcc
 # has optimized shows nothing there. What it may break stays with gcc, too: reductions, algorithms, soaks, clocks.
 foreach(test_name test_allocator test_backing test_collective_tcp test_collective_tls test_descriptors test_device
-        test_disagreement_tcp test_hierarchical test_link test_messages_tcp test_messages_tls test_pmix)
+        test_disagreement_tcp test_hierarchical test_link test_messages_random_tcp test_messages_random_tls test_pmix)
   if(test_name MATCHES "${without_addresses}"
      OR (test_name MATCHES "_(connections|tcp|tls)$" AND NOT test_name MATCHES "${again_with_addresses}"))
     message(FATAL_ERROR "${test_name} is left to sanitizers that do not run it")

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Every op on every dtype against a reference that computes one element at a time, on values that
- * include every special one, and the halves' conversions for all 65536 patterns. The reference
- * shares no code with the kernels: integers are folded by fold.h, the halves are decoded and rounded
- * with ldexp and nearbyint in double, which holds every intermediate value exactly.
+ * include every special one. The reference shares no code with the kernels: integers are folded by fold.h,
+ * 16-bit floats are decoded and rounded by halves.h.
  */
 #include <float.h>
 #include <math.h>
@@ -13,149 +12,12 @@
 #include "check.h"
 #include "engine/reduce.h"
 #include "fold.h"
+#include "halves.h"
+#include "values.h"
 
 enum { COUNT_MAX = 1003, SLACK = 8 };
 
 static const size_t counts[] = {0, 1, 7, 64, 511, 513, COUNT_MAX};
-
-/* ---- Halves, by the book ------------------------------------------------------------------ */
-
-typedef struct half_format {
-  ring_dtype dtype;
-  int fraction_bits, bias;
-  float (*widen)(uint16_t);
-  uint16_t (*narrow)(float);
-} half_format;
-
-static const half_format formats[] = {
-    {RING_FLOAT16, 10, 15, ring_float16_to_float32, ring_float16_from_float32},
-    {RING_BFLOAT16, 7, 127, ring_bfloat16_to_float32, ring_bfloat16_from_float32},
-};
-
-static const half_format *format_of(ring_dtype dtype) {
-  return dtype == RING_FLOAT16 ? &formats[0] : &formats[1];
-}
-
-static double decode(const half_format *format, uint16_t half) {
-  int fraction = half & ((1 << format->fraction_bits) - 1);
-  int exponent = (half & 0x7fff) >> format->fraction_bits;
-  int largest = 0x7fff >> format->fraction_bits;
-  double sign = half & 0x8000 ? -1.0 : 1.0;
-  if (exponent == largest) return fraction != 0 ? (double)NAN : sign * (double)INFINITY;
-  int whole = exponent == 0 ? 0 : 1 << format->fraction_bits;
-  int scale = (exponent == 0 ? 1 : exponent) - format->bias - format->fraction_bits;
-  return sign * ldexp(whole + fraction, scale);
-}
-
-/* Rounds to nearest, ties to even, whatever the magnitude. NaN becomes some quiet NaN. */
-static uint16_t encode(const half_format *format, double value) {
-  uint16_t sign = signbit(value) ? 0x8000 : 0;
-  uint16_t infinity = (uint16_t)(0x7fff >> format->fraction_bits << format->fraction_bits);
-  uint16_t quiet = (uint16_t)(1u << (format->fraction_bits - 1));
-  if (isnan(value)) return sign | infinity | quiet;
-  if (isinf(value)) return sign | infinity;
-  if (value == 0) return sign;
-  int exponent = 0;
-  frexp(value, &exponent);
-  int lowest = 1 - format->bias;
-  int scale = (exponent - 1 < lowest ? lowest : exponent - 1) - format->fraction_bits;
-  double units = nearbyint(ldexp(fabs(value), -scale)); /* in the default mode: ties to even */
-  if (ldexp(units, scale) >= ldexp(1, format->bias + 1)) return sign | infinity;
-  int below = (scale + format->fraction_bits - lowest) << format->fraction_bits;
-  return (uint16_t)(sign | (below + (int)units));
-}
-
-static int is_nan_half(const half_format *format, uint16_t half) {
-  return isnan(decode(format, half));
-}
-
-static void check_half(const half_format *format, uint16_t actual, uint16_t expected) {
-  if (is_nan_half(format, expected))
-    CHECK(is_nan_half(format, actual) && (actual >> (format->fraction_bits - 1) & 1));
-  else
-    CHECK_INT(actual, expected);
-}
-
-static void test_every_half_widens_and_returns(void) {
-  for (size_t f = 0; f < 2; f++) {
-    const half_format *format = &formats[f];
-    for (uint32_t half = 0; half <= 0xffff; half++) {
-      float wide = format->widen((uint16_t)half);
-      double expected = decode(format, (uint16_t)half);
-      CHECK_INT(signbit(wide) != 0, half >> 15);
-      if (isnan(expected)) {
-        uint32_t quieted = half | (1u << (format->fraction_bits - 1));
-        CHECK_INT(format->narrow(wide), quieted);
-        CHECK(isnan(wide) && (ring_float32_bits(wide) & 0x00400000u) != 0);
-      } else {
-        CHECK((double)wide == expected);
-        CHECK_INT(format->narrow(wide), half);
-      }
-    }
-  }
-}
-
-static void check_narrow(const half_format *format, float value) {
-  check_half(format, format->narrow(value), encode(format, value));
-  check_half(format, format->narrow(-value), encode(format, -value));
-}
-
-/* Between each half and the next one up: the middle, and the float32 on either side of it. */
-static void test_narrowing_rounds_to_nearest_even(void) {
-  for (size_t f = 0; f < 2; f++) {
-    const half_format *format = &formats[f];
-    for (uint32_t half = 0; half < 0x7fff; half++) {
-      double low = decode(format, (uint16_t)half), high = decode(format, (uint16_t)(half + 1));
-      if (isinf(high)) high = ldexp(1, format->bias + 1);
-      if (isnan(low) || isnan(high) || isinf(low)) continue;
-      float middle = (float)((low + high) / 2);
-      CHECK((double)middle == (low + high) / 2);
-      check_narrow(format, middle);
-      check_narrow(format, nextafterf(middle, 0));
-      check_narrow(format, nextafterf(middle, INFINITY));
-    }
-  }
-}
-
-/* A fixed sequence (xorshift, Marsaglia 2003): the same values in every run. */
-static uint64_t random_state = 88172645463325252u;
-
-static uint64_t random_bits(void) {
-  random_state ^= random_state << 13;
-  random_state ^= random_state >> 7;
-  random_state ^= random_state << 17;
-  return random_state;
-}
-
-static void test_narrowing_of_all_kinds_of_float32(void) {
-  static const uint32_t special[] = {0,          1,          0x007fffff, 0x00800000, 0x7f7fffff,
-                                     0x7f800000, 0x7f800001, 0x7fc00000, 0x7fffffff, 0x477fefff,
-                                     0x477ff000, 0x33000000, 0x33000001, 0x387fffff, 0x38800000};
-  for (size_t f = 0; f < 2; f++) {
-    for (size_t i = 0; i < sizeof special / sizeof *special; i++)
-      check_narrow(&formats[f], ring_float32_from_bits(special[i]));
-    for (int i = 0; i < 1000000; i++)
-      check_narrow(&formats[f], ring_float32_from_bits((uint32_t)random_bits()));
-  }
-}
-
-#ifdef __FLT16_MANT_DIG__
-static void test_float16_agrees_with_the_compiler(void) {
-  for (uint32_t half = 0; half <= 0xffff; half++) {
-    uint16_t bits = (uint16_t)half, back;
-    _Float16 value;
-    memcpy(&value, &bits, sizeof value);
-    float wide = ring_float16_to_float32(bits);
-    CHECK(isnan(wide) ? value != value : wide == (float)value);
-    float third = wide / 3;
-    value = (_Float16)third;
-    memcpy(&back, &value, sizeof back);
-    if (!isnan(third)) CHECK_INT(ring_float16_from_float32(third), back);
-  }
-}
-#endif
-
-/* ---- One element, the plain way ----------------------------------------------------------- */
 
 static double least(double a, double b) {
   if (isnan(a) || isnan(b)) return NAN;
@@ -182,8 +44,6 @@ static double least(double a, double b) {
 DEFINE_REDUCE_FLOATS(reduce_floats, float)
 DEFINE_REDUCE_FLOATS(reduce_doubles, double)
 
-/* ---- Arrays of every value that matters --------------------------------------------------- */
-
 static const int64_t special_integers[] = {0,         1,         -1,        2,         -2,
                                            INT8_MIN,  INT8_MAX,  UINT8_MAX, INT32_MIN, INT32_MAX,
                                            INT64_MIN, INT64_MAX, 3,         -7,        100};
@@ -197,7 +57,7 @@ static const double special_floats[] = {
 
 static void store_float(ring_dtype dtype, void *to, double value) {
   float single = (float)value;
-  uint16_t half = ring_dtype_is_half(dtype) ? encode(format_of(dtype), value) : 0;
+  uint16_t half = ring_dtype_is_half(dtype) ? half_encode(half_format_of(dtype), value) : 0;
   const void *from = dtype == RING_FLOAT64 ? (const void *)&value : (const void *)&single;
   memcpy(to, ring_dtype_is_half(dtype) ? &half : from, ring_dtype_size(dtype));
 }
@@ -257,7 +117,7 @@ DEFINE_CHECK_COMPLEX(check_complex128, double, reduce_doubles)
 
 static float load_wide(ring_dtype dtype, int wide, const void *from, size_t i) {
   if (wide) return ((const float *)from)[i];
-  return (float)decode(format_of(dtype), ((const uint16_t *)from)[i]);
+  return (float)half_decode(half_format_of(dtype), ((const uint16_t *)from)[i]);
 }
 
 static void check_half_element(const ring_reduction *reduction, const void *destination,
@@ -269,8 +129,8 @@ static void check_half_element(const ring_reduction *reduction, const void *dest
   if (reduction->destination_wide)
     check_float(((const float *)destination)[i], expected);
   else
-    check_half(format_of(dtype), ((const uint16_t *)destination)[i],
-               encode(format_of(dtype), expected));
+    half_check(half_format_of(dtype), ((const uint16_t *)destination)[i],
+               half_encode(half_format_of(dtype), expected));
 }
 
 static void check_element(const ring_reduction *reduction, const void *destination,
@@ -296,8 +156,6 @@ static void check_element(const ring_reduction *reduction, const void *destinati
     CHECK(memcmp((const char *)destination + at, expected, width) == 0);
   }
 }
-
-/* ---- Whole reductions --------------------------------------------------------------------- */
 
 static _Alignas(16) char local[(COUNT_MAX + SLACK) * 16], received[(COUNT_MAX + SLACK) * 16];
 static _Alignas(16) char original[(COUNT_MAX + SLACK) * 16], result[(COUNT_MAX + SLACK) * 16];
@@ -384,13 +242,14 @@ static void test_minimum_and_maximum_do_not_depend_on_order(void) {
 }
 
 static void test_halves_round_once(void) {
-  uint16_t one = encode(&formats[0], 1.0), half_step = encode(&formats[0], 0x1p-11), out;
+  uint16_t one = half_encode(&half_formats[0], 1.0),
+           half_step = half_encode(&half_formats[0], 0x1p-11), out;
   float partial;
   ring_reduction first = {.dtype = RING_FLOAT16, .op = RING_SUM, .destination_wide = true};
   ring_reduction last = {.dtype = RING_FLOAT16, .op = RING_SUM, .received_wide = true};
   ring_reduction_apply(&first, &partial, &one, &half_step, 1);
   ring_reduction_apply(&last, &out, &half_step, &partial, 1);
-  CHECK_INT(out, encode(&formats[0], 1.0 + 0x1p-10));
+  CHECK_INT(out, half_encode(&half_formats[0], 1.0 + 0x1p-10));
 }
 
 static void test_all_three_buffers_may_be_one(void) {
@@ -445,12 +304,6 @@ static void test_nothing_to_do(void) {
 }
 
 int main(void) {
-  RUN(test_every_half_widens_and_returns);
-  RUN(test_narrowing_rounds_to_nearest_even);
-  RUN(test_narrowing_of_all_kinds_of_float32);
-#ifdef __FLT16_MANT_DIG__
-  RUN(test_float16_agrees_with_the_compiler);
-#endif
   RUN(test_every_op_on_every_dtype);
   RUN(test_averages);
   RUN(test_minimum_and_maximum_do_not_depend_on_order);

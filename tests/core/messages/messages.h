@@ -68,4 +68,16 @@ static inline void check_bytes(const uint8_t *bytes, size_t count, unsigned seed
     CHECK_INT(bytes[i], (uint8_t)(seed * 31 + i * 7 + (i >> 8) * 3));
 }
 
+/* A message of one number. */
+static inline void send_number(ring_messages *messages, int32_t number, int peer, int tag) {
+  went_well(messages, ring_messages_send(messages, &number, 1, RING_INT32, peer, tag));
+}
+
+static inline int32_t take_number(ring_messages *messages, int source, int tag,
+                                  ring_message_info *info) {
+  int32_t number;
+  went_well(messages, ring_messages_recv(messages, &number, 1, RING_INT32, source, tag, info));
+  return number;
+}
+
 #endif

@@ -152,16 +152,16 @@ static void test_transfers_with_a_closed_rank_fail(void) {
 
 /* Ranks that never exchange anything close, too, and come at other times. */
 static void try_idle(ring_comm *comm, void *shared) {
-  int *met = shared;
+  int *arrived = shared;
   uint8_t byte = 3;
   ring_messages *messages = messages_of(comm);
   int rank = ring_comm_rank(comm);
-  if (rank == 3) await_count(met, 1);
+  if (rank == 3) await_count(arrived, 1);
   if (rank == 0) went_well(messages, ring_messages_send(messages, &byte, 1, RING_UINT8, 2, 1));
   if (rank == 2)
     went_well(messages,
               ring_messages_recv(messages, &byte, 1, RING_UINT8, RING_ANY_SOURCE, 1, NULL));
-  if (rank == 2) __atomic_fetch_add(met, 1, __ATOMIC_SEQ_CST);
+  if (rank == 2) __atomic_fetch_add(arrived, 1, __ATOMIC_SEQ_CST);
   end_messages(messages);
 }
 
@@ -378,7 +378,7 @@ static void test_forked_children_only_free(void) {
 
 /* ---- Half a message ----------------------------------------------------------------------- */
 
-/* Half of a short message is here when the messages fail. `taken`: a receive has met it, and ends once. */
+/* Half of a short message is here when the messages fail. `taken`: a receive has matched it, and ends once. */
 static void fail_within(ring_comm *comm, void *shared) {
   const bool *taken = shared;
   const ring_message_frame frame = {.dtype = RING_UINT8, .length = 100, .bytes = 100};

@@ -67,4 +67,13 @@ static inline void expect_works(ring_reducer *reducer, const char *name, int siz
   CHECK(value == (float)size);
 }
 
+/* Submits what this rank refuses, with this error. */
+static inline void refuse(ring_reducer *reducer, const ring_operation *operation,
+                          ring_status status, const char *text) {
+  ring_submission *submission;
+  CHECK_INT(ring_reducer_submit(reducer, operation, &submission), status);
+  CHECK(submission == NULL);
+  CHECK_CONTAINS(ring_reducer_error(reducer)->message, text);
+}
+
 #endif

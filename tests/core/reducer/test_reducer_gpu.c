@@ -323,14 +323,6 @@ static void test_ranks_with_other_memory(void) {
   ON_BOTH_PATHS(most_ranks(), run_kinds);
 }
 
-static void refuse(ring_reducer *reducer, const ring_operation *operation, ring_status status,
-                   const char *text) {
-  ring_submission *submission;
-  CHECK_INT(ring_reducer_submit(reducer, operation, &submission), status);
-  CHECK(submission == NULL);
-  CHECK_CONTAINS(ring_reducer_error(reducer)->message, text);
-}
-
 /* These errors are local: the ranks go on. */
 static void run_refusals(ring_comm *comm, void *shared) {
   static const int64_t count = 4;

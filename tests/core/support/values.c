@@ -6,6 +6,14 @@
 
 #include "base/dtype.h"
 
+uint64_t random_bits(void) {
+  static uint64_t state = 88172645463325252u;
+  state ^= state << 13;
+  state ^= state >> 7;
+  state ^= state << 17;
+  return state;
+}
+
 static void put_integer(void *buffer, ring_dtype dtype, size_t i, int64_t value) {
   size_t width = ring_dtype_size(dtype);
   memcpy((uint8_t *)buffer + i * width, &value, width); /* the low bytes: little-endian */

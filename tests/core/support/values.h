@@ -16,6 +16,9 @@ double exact(int rank, size_t i);
 /* Positive numbers far apart, whose sums depend on the order. */
 double rough(int rank, size_t i);
 
+/* The next of a fixed sequence (xorshift, Marsaglia 2003): the same values in every run. */
+uint64_t random_bits(void);
+
 uint64_t digest_of(const void *buffer, size_t bytes);
 
 #endif
