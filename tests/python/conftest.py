@@ -13,7 +13,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _name_reports(request, monkeypatch):
-    """Have what the sanitizer says about processes of this test in files with its name."""
+    """Put the sanitizer's reports on processes of this test into files with its name."""
     options = os.environ.get("ASAN_OPTIONS", "")
     path = re.search(r"log_path=([^:]*)", options)
     if path:
@@ -36,6 +36,14 @@ def comm():
 
     with sparkring.init(rank=0, addresses=["localhost"]) as comm:
         yield comm
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Write a table of Parquet files."""
+    import parquet_files
+
+    return parquet_files.write(tmp_path / "table", parquet_files.COUNTS)
 
 
 @pytest.fixture

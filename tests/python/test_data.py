@@ -192,7 +192,7 @@ def calls_of_every_way():
 
 
 def test_calls():
-    """One a step and one at the end in the first epoch; then one that tells all lengths."""
+    """One a step and one at the end in the first epoch; then one that sends all lengths."""
     for rank, (pad, drop, join, alone) in enumerate(run(2, calls_of_every_way)):
         assert pad == join == [(4, 5), (4, 1), (4, 0)]
         assert drop == [(3, 4), (3, 1), (3, 0)]
@@ -356,13 +356,13 @@ def test_arguments_that_make_no_sense():
 
 
 def dropped_all():
-    told = []
+    messages = []
     handler = logging.Handler()
-    handler.emit = lambda record: told.append(record.getMessage())
+    handler.emit = lambda record: messages.append(record.getMessage())
     logging.getLogger("sparkring").addHandler(handler)
     with open_comm() as comm:
         assert list(batches(frames(comm.rank, 10 * comm.rank), comm, BATCH, equalize="drop")) == []
-    return told
+    return messages
 
 
 def test_a_warning_where_drop_leaves_nothing():

@@ -222,7 +222,7 @@ def test_nulls_in_place_of_arrays(x):
         assert "missing=" not in str(caught.value)
 
 
-def test_nan_is_a_number_where_it_is_told_from_null():
+def test_nan_is_a_number_where_it_differs_from_null():
     nan = float("nan")
     for rows in (pa.table({"x": [1.0, nan]}), [{"x": 1.0}, {"x": nan}]):
         assert np.isnan(one(rows)["x"]).tolist() == [False, True]
