@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions of the estimators in test_ml.py, which are saved by their import paths."""
+"""The functions of the estimators in ml, which are saved by their import paths."""
 
 from __future__ import annotations
 
