@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real frameworks train on real ranks, with what sparkring tells them and nothing else.
+"""Real frameworks train on real ranks, with the settings of sparkring and nothing else.
 
 Ranks are processes that sparkring-run starts (tests/python/ranks.py). The zygote from which they
 are forked has imported PyTorch, or the modules that a test file names as IMPORTED. TensorFlow stays

@@ -31,7 +31,7 @@ def load(rank: int, size: int) -> Digits:
 
 
 def judge(data: Digits, replicas: int, guess: np.ndarray, weights: list[np.ndarray]) -> str:
-    """Tell as JSON how good a model is, and what tells it from any other."""
+    """Return as JSON how good a model is, and a digest of its weights."""
     bits = hashlib.sha256(b"".join(weight.tobytes() for weight in weights)).hexdigest()
     accuracy = float((guess == data.test_y).mean())
     return json.dumps({"replicas": replicas, "accuracy": accuracy, "weights": bits})

@@ -13,11 +13,11 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def accuracies(name, *arguments):
-    """Run an example on two ranks, and return the shares of the digits that it says."""
+    """Run an example on two ranks, and return the accuracies that it prints."""
     job = ranks.launch(2, sys.executable, str(EXAMPLES / name), *arguments)
-    said = (job.stdout + job.stderr).decode()
-    assert job.returncode == 0, said
-    return [float(each) for each in re.findall(r"accuracy ([0-9.]+)%", said)]
+    output = (job.stdout + job.stderr).decode()
+    assert job.returncode == 0, output
+    return [float(each) for each in re.findall(r"accuracy ([0-9.]+)%", output)]
 
 
 def test_digits():

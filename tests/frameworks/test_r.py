@@ -20,12 +20,12 @@ WORKERS = 3
 def start(script, rank, workers, framework, token, folder):
     """Start a worker; it gets the barrier as sparklyr hands it to a closure."""
     addresses = ", ".join(['"127.0.0.1:4040"'] * workers)
-    told = folder / f"{rank}.R"
-    told.write_text(
+    program = folder / f"{rank}.R"
+    program.write_text(
         f"list(barrier = list(address = list({addresses}), partition = {rank}L), "
         f'token = "{token}", folder = "{HERE}", framework = "{framework}")\n'
     )
-    with open(told) as stdin:
+    with open(program) as stdin:
         return subprocess.Popen(
             ["Rscript", "--vanilla", str(HERE / script)],
             stdin=stdin,
@@ -37,17 +37,17 @@ def start(script, rank, workers, framework, token, folder):
 
 
 def train(script, workers, framework, folder):
-    """Train on all workers, which come to one model; tells how good it is."""
+    """Train on all workers, which end with one model; return its accuracy."""
     token = secrets.token_hex(32)
     started = [start(script, rank, workers, framework, token, folder) for rank in range(workers)]
     try:
-        said = [worker.communicate(timeout=ranks.DEADLINE) for worker in started]
+        outputs = [worker.communicate(timeout=ranks.DEADLINE) for worker in started]
     finally:
         for worker in started:
             worker.kill()
     codes = [worker.returncode for worker in started]
-    assert codes == [0] * workers, "\n".join(error[-3000:] for _, error in said)
-    seen = [json.loads(output.splitlines()[-1]) for output, _ in said]
+    assert codes == [0] * workers, "\n".join(error[-3000:] for _, error in outputs)
+    seen = [json.loads(output.splitlines()[-1]) for output, _ in outputs]
     assert [one["replicas"] for one in seen] == [workers] * workers
     assert seen[1:] == seen[:1] * (workers - 1)
     return seen[0]["accuracy"]

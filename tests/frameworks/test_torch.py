@@ -21,7 +21,7 @@ def train():
 
 
 def fit(backend="gloo"):
-    """Train as the environment tells, or in the process group that is there."""
+    """Train with the variables of the environment, or in the process group that is there."""
     import torch
     from torch.nn.parallel import DistributedDataParallel
 

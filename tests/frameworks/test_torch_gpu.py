@@ -173,8 +173,8 @@ def test_a_rank_dies(path):
     ended = outcomes(3, fail, path)
     for rank in (0, 2):
         assert ended[rank].error is None, ended[rank].error
-        said, at = ended[rank].value
-        assert at == 1 and "PeerLostError" in said and "127.0.0.1" in said
+        text, at = ended[rank].value
+        assert at == 1 and "PeerLostError" in text and "127.0.0.1" in text
 
 
 def hvd_operations(path):

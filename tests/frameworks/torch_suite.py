@@ -6,7 +6,7 @@
   WORLD_SIZE=3 python tests/frameworks/torch_suite.py  with three ranks
 
 The suite starts new interpreters for the ranks of every test. Here the ranks are forked, so that
-none imports PyTorch again. The suite itself says why it skips a test.
+none imports PyTorch again. The suite itself reports why it skips a test.
 """
 
 from __future__ import annotations

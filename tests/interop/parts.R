@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The R ranks of a ring in which the ranks get different things. parts.py says the same;
-# test_interop.py works out what every rank must say.
+# The R ranks of a ring in which the ranks get different things. parts.py does the same;
+# test_interop.py works out the expected lines of every rank.
 
 library(sparkring)
 
@@ -14,7 +14,7 @@ digest <- function(x) {
   unname(tools::md5sum(file))
 }
 
-say <- function(...) cat(paste(...), "\n", sep = "")
+emit <- function(...) cat(paste(...), "\n", sep = "")
 
 comm <- ring_init(timeout = 60, call_timeout = 60)
 rank <- ring_rank(comm)
@@ -35,24 +35,24 @@ messages <- ring_messages(comm)
 for (name in names(types)) {
   of <- function(rank, count) types[[name]](rows(rank, count))
   even <- of(rank, 2 * size)
-  say(name, "reduce_scatter", digest(ring_reduce_scatter(comm, even, "max")))
-  say(name, "alltoall", digest(ring_alltoall(comm, even)))
-  say(name, "allgatherv", digest(ring_allgatherv(comm, of(rank, rank))))
+  emit(name, "reduce_scatter", digest(ring_reduce_scatter(comm, even, "max")))
+  emit(name, "alltoall", digest(ring_alltoall(comm, even)))
+  emit(name, "allgatherv", digest(ring_allgatherv(comm, of(rank, rank))))
   sends <- (rank + seq_len(size) - 1) %% 3
-  say(name, "alltoallv", digest(ring_alltoallv(comm, of(rank, sum(sends)), sends)))
+  emit(name, "alltoallv", digest(ring_alltoallv(comm, of(rank, sum(sends)), sends)))
   for (root in seq_len(size) - 1) {
-    say(name, "reduce", root, digest(ring_reduce(comm, even, "max", root)))
-    say(name, "gather", root, digest(ring_gather(comm, even, root)))
-    say(name, "scatter", root, digest(ring_scatter(comm, even, root)))
-    say(name, "gatherv", root, digest(ring_gatherv(comm, of(rank, rank), root)))
+    emit(name, "reduce", root, digest(ring_reduce(comm, even, "max", root)))
+    emit(name, "gather", root, digest(ring_gather(comm, even, root)))
+    emit(name, "scatter", root, digest(ring_scatter(comm, even, root)))
+    emit(name, "gatherv", root, digest(ring_gatherv(comm, of(rank, rank), root)))
     counts <- seq_len(size) - 1
-    told <- of(rank, if (rank == root) sum(counts) else 0)
-    say(name, "scatterv", root, digest(ring_scatterv(comm, told, counts, root)))
+    given <- of(rank, if (rank == root) sum(counts) else 0)
+    emit(name, "scatterv", root, digest(ring_scatterv(comm, given, counts, root)))
   }
   ring_send(comm, even, after)
-  say(name, "recv", digest(ring_recv(comm, even, before)))
+  emit(name, "recv", digest(ring_recv(comm, even, before)))
   got <- ring_message_sendrecv(messages, even, after, send_tag = 7, source = before, tag = 7)
-  say(name, "message", digest(got))
+  emit(name, "message", digest(got))
 }
 ring_messages_close(messages)
 ring_close(comm)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python ranks of a ring in which the ranks get different things.
 
-parts.R says the same; test_interop.py works out what every rank must say.
+parts.R does the same; test_interop.py works out the expected lines of every rank.
 """
 
 import hashlib
@@ -48,8 +48,8 @@ def run(comm):
             print(name, "scatter", root, digest(comm.scatter(even, root)))
             print(name, "gatherv", root, digest(comm.gatherv(of(rank, rank), root)))
             counts = range(size)
-            told = of(rank, sum(counts) if rank == root else 0)
-            print(name, "scatterv", root, digest(comm.scatterv(told, counts, root)))
+            given = of(rank, sum(counts) if rank == root else 0)
+            print(name, "scatterv", root, digest(comm.scatterv(given, counts, root)))
         comm.send(even, after)
         print(name, "recv", digest(comm.recv(even, before)))
         print(

@@ -12,7 +12,7 @@ digest <- function(x) {
   unname(tools::md5sum(file))
 }
 
-say <- function(...) cat(paste(...), "\n", sep = "")
+emit <- function(...) cat(paste(...), "\n", sep = "")
 
 comm <- ring_init(timeout = 60, call_timeout = 60)
 rank <- ring_rank(comm)
@@ -41,16 +41,16 @@ ops <- list(
 for (name in names(inputs)) {
   x <- inputs[[name]]
   for (op in ops[[name]]) {
-    # A sum of integers is worked out in int64; products meet those of Python as doubles only.
+    # A sum of integers is worked out in int64; products match those of Python as doubles only.
     doubles <- op == "prod" && !is.raw(x)
-    say(name, op, digest(ring_allreduce(comm, if (doubles) as.double(x) else x, op = op)))
+    emit(name, op, digest(ring_allreduce(comm, if (doubles) as.double(x) else x, op = op)))
   }
   for (root in seq_len(size) - 1) {
-    say(name, "broadcast", root, digest(ring_broadcast(comm, x, root)))
+    emit(name, "broadcast", root, digest(ring_broadcast(comm, x, root)))
   }
-  say(name, "allgather", digest(ring_allgather(comm, x)))
+  emit(name, "allgather", digest(ring_allgather(comm, x)))
   ring_barrier(comm)
 }
-say("hosts", paste(ring_hosts(comm), collapse = " "))
-say(if (grepl("encrypted", format(comm))) "encrypted" else "plain")
+emit("hosts", paste(ring_hosts(comm), collapse = " "))
+emit(if (grepl("encrypted", format(comm))) "encrypted" else "plain")
 ring_close(comm)

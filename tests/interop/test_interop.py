@@ -53,19 +53,19 @@ def test_the_same_bytes(options, links, monkeypatch):
         monkeypatch.setenv("SPARKRING_SHARED_MEMORY", "0")  # so that all goes through links
     first, *others = launch(HERE / "ring.R", HERE / "ring.py", *options)
     assert others == [first] * 3
-    said = {tuple(line.split()[:-1]): line.split()[-1] for line in first[:-2]}
-    assert len(said) == len(first) - 2 == 26 + 6 * (4 + 1)
+    digests = {tuple(line.split()[:-1]): line.split()[-1] for line in first[:-2]}
+    assert len(digests) == len(first) - 2 == 26 + 6 * (4 + 1)
     inputs = [(np.arange(30) * 7 + rank * 3) % 5 - 2 for rank in range(4)]
-    assert said["int32", "sum"] == digest(sum(inputs).astype("int32"))
-    assert said["uint8", "max"] == digest(np.max(np.abs(inputs), axis=0).astype("uint8"))
-    assert said["logical", "land"] == digest(np.min(inputs, axis=0).clip(0, 1).astype("int32"))
-    assert said["float64", "broadcast", "2"] == digest(inputs[2] / 3)
-    assert said["float64", "allgather"] == digest(np.stack(inputs) / 3)
+    assert digests["int32", "sum"] == digest(sum(inputs).astype("int32"))
+    assert digests["uint8", "max"] == digest(np.max(np.abs(inputs), axis=0).astype("uint8"))
+    assert digests["logical", "land"] == digest(np.min(inputs, axis=0).clip(0, 1).astype("int32"))
+    assert digests["float64", "broadcast", "2"] == digest(inputs[2] / 3)
+    assert digests["float64", "allgather"] == digest(np.stack(inputs) / 3)
     assert first[-2:] == ["hosts" + " 127.0.0.1" * 4, links]
 
 
 def expected_parts(rank, to_type):
-    """Work out what a rank of four must say of one type."""
+    """Work out the lines that a rank of four must print for one type."""
     ranks, even = range(4), [to_type(parts.rows(other, 8)) for other in range(4)]
     uneven = np.concatenate([to_type(parts.rows(other, other)) for other in ranks])
     largest = np.max(even, axis=0)
@@ -74,7 +74,7 @@ def expected_parts(rank, to_type):
         counts = [(other + to) % 3 for to in ranks]
         return np.split(to_type(parts.rows(other, sum(counts))), np.cumsum(counts)[:-1])[rank]
 
-    def said(root):
+    def rooted(root):
         mine = rank == root
         yield "reduce", root, largest if mine else None
         yield "gather", root, np.stack(even) if mine else None
@@ -87,7 +87,7 @@ def expected_parts(rank, to_type):
     yield "allgatherv", uneven
     yield "alltoallv", np.concatenate([sent(other) for other in ranks])
     for root in ranks:
-        yield from said(root)
+        yield from rooted(root)
     yield "recv", even[(rank - 1) % 4]
     yield "message", even[(rank - 1) % 4]
 
@@ -123,11 +123,11 @@ def start(folder, r, python):
 # Whoever aborts or disagrees does so after a barrier, when all others are out of init: an error
 # that reaches a rank in init is raised there.
 CATCH_R = """
-said <- tryCatch(
+lines <- tryCatch(
   repeat ring_barrier(comm),
   ring_error = function(error) c(class(error)[[1]], error$rank, conditionMessage(error))
 )
-cat(said, sep = "\\n")
+cat(lines, sep = "\\n")
 """
 CATCH_PYTHON = """
 try:
@@ -162,14 +162,14 @@ def test_mismatch(tmp_path):
         "repeat ring_barrier(comm)", "{ ring_barrier(comm); ring_allreduce(comm, 1:3) }"
     )
     python = CATCH_PYTHON.replace("comm.barrier()", "comm.barrier(); comm.allreduce(b'123')")
-    for said in start(tmp_path, r, python):
-        assert said[0] == "ring_error_mismatch"
+    for lines in start(tmp_path, r, python):
+        assert lines[0] == "ring_error_mismatch"
 
 
 SUMS_R = """
 rank <- ring_rank(comm)
-told <- tryCatch(ring_allreduce(comm, c(2147483647L, 1L)), warning = conditionMessage)
-cat(told, ring_allreduce(comm, c(rank, -1L)), ring_allreduce(comm, TRUE), sep = "\\n")
+warning <- tryCatch(ring_allreduce(comm, c(2147483647L, 1L)), warning = conditionMessage)
+cat(warning, ring_allreduce(comm, c(rank, -1L)), ring_allreduce(comm, TRUE), sep = "\\n")
 wide <- matrix(1:6 + 0, 2)
 cat(ring_allreduce(comm, wide)[1, 3], ring_allreduce_group(comm, list(wide))[[1]][1, 3],
     ring_allreduce_group(comm, list(1, wide, array(0, c(2, 3, 4)), wide))[[4]][1, 3], "\\n")
@@ -189,9 +189,9 @@ comm.close()
 
 def test_sums_of_integers_are_int64(tmp_path):
     overflow = "NAs produced by integer overflow: call as.double() on the vectors, on every rank"
-    for rank, said in enumerate(start(tmp_path, SUMS_R, SUMS_PYTHON)):
+    for rank, lines in enumerate(start(tmp_path, SUMS_R, SUMS_PYTHON)):
         first = overflow if rank % 2 == 0 else str(4 * 2147483647)
-        assert [line.strip() for line in said] == [first, "6", "-4", "4", "20 20 20"]
+        assert [line.strip() for line in lines] == [first, "6", "-4", "4", "20 20 20"]
 
 
 ARRAYS_R = CATCH_R.replace(
@@ -204,52 +204,52 @@ ARRAYS_PYTHON = CATCH_PYTHON.replace(
 
 
 def test_names_of_r_are_no_arrays_of_python(tmp_path):
-    for said in start(tmp_path, ARRAYS_R, ARRAYS_PYTHON):
-        assert said[0] == "ring_error_mismatch"
-        assert 'of names c("a", "b")' in said[2]
+    for lines in start(tmp_path, ARRAYS_R, ARRAYS_PYTHON):
+        assert lines[0] == "ring_error_mismatch"
+        assert 'of names c("a", "b")' in lines[2]
 
 
 OBJECTS_R = """
 rank <- ring_rank(comm)
-tell <- function(call) {
-  said <- tryCatch(
+show <- function(call) {
+  lines <- tryCatch(
     {
       call
       "none"
     },
     ring_error = function(error) c(class(error)[[1]], error$rank, conditionMessage(error))
   )
-  cat(paste(said, collapse = " "), "\\n", sep = "")
+  cat(paste(lines, collapse = " "), "\\n", sep = "")
 }
-tell(ring_allgather_object(comm, rank))
-tell(ring_alltoall_object(comm, as.list(0:3)))
+show(ring_allgather_object(comm, rank))
+show(ring_alltoall_object(comm, as.list(0:3)))
 for (root in 0:1) {
-  tell(ring_broadcast_object(comm, rank, root))
-  tell(ring_scatter_object(comm, as.list(0:3), root))
-  tell(ring_gather_object(comm, rank, root))
+  show(ring_broadcast_object(comm, rank, root))
+  show(ring_scatter_object(comm, as.list(0:3), root))
+  show(ring_gather_object(comm, rank, root))
 }
-if (rank == 0) tell(ring_send_object(comm, rank, 1))
-if (rank == 0) tell(ring_recv_object(comm, 1))
+if (rank == 0) show(ring_send_object(comm, rank, 1))
+if (rank == 0) show(ring_recv_object(comm, 1))
 cat(ring_allreduce(comm, rank), "\\n", sep = "")
 ring_close(comm)
 """
 OBJECTS_PYTHON = """
-def tell(method, *arguments):
+def show(method, *arguments):
     try:
         method(*arguments)
         print("none")
     except sparkring.RingError as error:
         print("ring_error_" + error.status.lower(), error.rank, error)
 
-tell(comm.allgather_object, comm.rank)
-tell(comm.alltoall_object, range(4))
+show(comm.allgather_object, comm.rank)
+show(comm.alltoall_object, range(4))
 for root in range(2):
-    tell(comm.broadcast_object, comm.rank, root)
-    tell(comm.scatter_object, range(4), root)
-    tell(comm.gather_object, comm.rank, root)
+    show(comm.broadcast_object, comm.rank, root)
+    show(comm.scatter_object, range(4), root)
+    show(comm.gather_object, comm.rank, root)
 if comm.rank == 1:
-    tell(comm.recv_object, 0)
-    tell(comm.send_object, comm.rank, 0)
+    show(comm.recv_object, 0)
+    show(comm.send_object, comm.rank, 0)
 print(comm.allreduce(comm.rank))
 comm.close()
 """
@@ -260,30 +260,30 @@ def test_objects_stay_in_their_language(tmp_path):
     from_r += "send arrays instead, which both can"
     from_python = "ring_error_invalid 1 the object of rank 1 comes from Python, and R cannot read "
     from_python += "it: send arrays instead, which both can"
-    for rank, said in enumerate(start(tmp_path, OBJECTS_R, OBJECTS_PYTHON)):
+    for rank, lines in enumerate(start(tmp_path, OBJECTS_R, OBJECTS_PYTHON)):
         other = from_python if rank % 2 == 0 else from_r
         expected = [other, other]
         for root in range(2):
             same = root % 2 == rank % 2
             expected += ["none" if same else other] * 2 + [other if rank == root else "none"]
         expected += {0: ["none", other], 1: [other, "none"]}.get(rank, [])
-        assert said == [*expected, "6"]  # the communicator goes on
+        assert lines == [*expected, "6"]  # the communicator goes on
 
 
 CONFIGURE_R = """
 Sys.setenv(CUDA_VISIBLE_DEVICES = "4,5,6,7")
-hear <- function(code) tryCatch(code, ring_error = conditionMessage)
+text <- function(code) tryCatch(code, ring_error = conditionMessage)
 config <- ring_ray_config(comm)
 cat(ring_gpus(comm, 1), ring_torch_env(comm)$MASTER_PORT, config$address,
     Sys.getenv("RAY_AUTH_TOKEN"), unlist(ring_tf_config(comm)$cluster), sep = "\\n")
-cat(hear(ring_tf_config(comm, if (ring_rank(comm) == 0) "boss" else "worker")),
-    hear(ring_gpus(comm, 2)), hear(ring_nccl_id(comm, "/no/such/library")), sep = "\\n")
+cat(text(ring_tf_config(comm, if (ring_rank(comm) == 0) "boss" else "worker")),
+    text(ring_gpus(comm, 2)), text(ring_nccl_id(comm, "/no/such/library")), sep = "\\n")
 ring_close(comm)
 """
 CONFIGURE_PYTHON = """
 import os
 os.environ["CUDA_VISIBLE_DEVICES"] = "4,5,6,7"
-def hear(function, *arguments):
+def text(function, *arguments):
     try:
         function(*arguments)
     except sparkring.RingError as error:
@@ -291,19 +291,19 @@ def hear(function, *arguments):
 config = comm.ray_config()
 print(*comm.gpus(1), comm.torch_env()["MASTER_PORT"], config["address"],
       os.environ["RAY_AUTH_TOKEN"], *comm.tf_config()["cluster"]["worker"], sep="\\n")
-print(hear(comm.tf_config, "worker"), hear(comm.gpus, 2), hear(comm.nccl_id, "/no/such/library"),
+print(text(comm.tf_config, "worker"), text(comm.gpus, 2), text(comm.nccl_id, "/no/such/library"),
       sep="\\n")
 comm.close()
 """
 
 
-def test_frameworks_are_told_the_same(tmp_path):
-    said = start(tmp_path, CONFIGURE_R, CONFIGURE_PYTHON)
-    assert [lines[0] for lines in said] == ["4", "5", "6", "7"]
-    told = [lines[1:8] for lines in said]
-    assert told == [told[0]] * 4
-    assert len(told[0][2]) == 64
-    wrong, many, none = zip(*(lines[8:] for lines in said))
+def test_frameworks_get_the_same(tmp_path):
+    outputs = start(tmp_path, CONFIGURE_R, CONFIGURE_PYTHON)
+    assert [lines[0] for lines in outputs] == ["4", "5", "6", "7"]
+    values = [lines[1:8] for lines in outputs]
+    assert values == [values[0]] * 4
+    assert len(values[0][2]) == 64
+    wrong, many, none = zip(*(lines[8:] for lines in outputs))
     assert wrong[0].startswith('`role` must be one of chief, worker, ps, evaluator, not "boss"')
     assert wrong[1:] == (f"rank 0 (127.0.0.1) failed: {wrong[0]}",) * 3
     assert (

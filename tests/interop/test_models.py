@@ -50,8 +50,8 @@ def test_models_are_the_same(tmp_path):
         check=False,
     )
     assert job.returncode == 0, job.stdout + job.stderr
-    said = [line.split() for line in job.stdout.splitlines() if line.startswith("[0] ")]
-    in_r = {name: [float(number) for number in numbers] for _, name, *numbers in said}
+    lines = [line.split() for line in job.stdout.splitlines() if line.startswith("[0] ")]
+    in_r = {name: [float(number) for number in numbers] for _, name, *numbers in lines}
     for found in run(python_rank, args=(rows,), num_proc=-2, verbose=0):
         assert found.keys() == in_r.keys()
         for name, numbers in found.items():

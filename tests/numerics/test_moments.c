@@ -15,7 +15,7 @@ typedef struct {
   double counts[WIDTH], weights[WIDTH], means[WIDTH], squares[WIDTH];
 } known;
 
-/* What `blocks` states of rows say that were merged. `x` has the rows of a column after another. */
+/* The moments of `blocks` merged states of rows. `x` has the rows of a column after another. */
 static known moments_of(const double *x, size_t rows, size_t width, const double *weights,
                         size_t blocks) {
   double *state = malloc(num_moments_size(width) * sizeof *state);

@@ -33,12 +33,12 @@ def run_sum(program, **variables):
 
 
 def sum_by_pkg_config(prefix, folder):
-    """Compile the example with what pkg-config tells, and run it on two ranks."""
-    told = shell(
+    """Compile the example with the flags of pkg-config, and run it on two ranks."""
+    flags = shell(
         "pkg-config", "--cflags", "--libs", "sparkring", PKG_CONFIG_PATH=prefix / "lib/pkgconfig"
     )
     program = folder / "sum"
-    shell("gcc", ROOT / "examples/c/sum.c", "-o", program, *told.split())
+    shell("gcc", ROOT / "examples/c/sum.c", "-o", program, *flags.split())
     return run_sum(program, LD_LIBRARY_PATH=prefix / "lib")
 
 
@@ -145,7 +145,7 @@ def test_a_program_runs_on_the_archive(archives, tmp_path):
         ("-DCMAKE_DISABLE_FIND_PACKAGE_OpenSSL=ON", "sparkring needs OpenSSL 1.1.1 or later "),
     ],
 )
-def test_one_sentence_says_what_is_missing(option, sentence, tmp_path):
+def test_one_sentence_names_what_is_missing(option, sentence, tmp_path):
     command = ["cmake", "-S", ROOT, "-B", tmp_path, option]
     job = subprocess.run(command, capture_output=True, text=True, check=False)
     assert job.returncode == 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A producer of DLPack that says whatever a test wants, and counts the calls of its deleters."""
+"""A producer of DLPack with whatever fields a test wants, and counts the calls of its deleters."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Producer:
 
     def tensor(self):
         codes = {"i": INT, "u": UINT, "f": FLOAT, "c": COMPLEX, "b": BOOL}
-        said = {
+        fields = {
             "data": self.array.ctypes.data,
             "shape": self.array.shape,
             "strides": [stride // self.array.itemsize for stride in self.array.strides],
@@ -77,14 +77,14 @@ class Producer:
             "device_id": self.device[1],
             **self.fields,
         }
-        if "ndim" not in said:
-            said["ndim"] = len(said["shape"])
+        if "ndim" not in fields:
+            fields["ndim"] = len(fields["shape"])
         for name in ("shape", "strides"):
-            numbers = said.pop(name)
+            numbers = fields.pop(name)
             if numbers is not None:
-                said[name] = (c_int64 * max(len(numbers), 1))(*numbers)
-                self.kept.append(said[name])
-        return Tensor(**said)
+                fields[name] = (c_int64 * max(len(numbers), 1))(*numbers)
+                self.kept.append(fields[name])
+        return Tensor(**fields)
 
     def delete(self, _):
         self.deleted += 1

@@ -127,7 +127,7 @@ class Interface:
 
 
 class Lent(dlpack_producer.Producer):
-    """An array with DLPack alone; it tells for which streams it was asked."""
+    """An array with DLPack alone; it records the streams that a consumer passes."""
 
     def __init__(self, gpu, values, **facts):
         self.memory = Memory(gpu, values.shape, values.dtype)
@@ -227,7 +227,7 @@ class FakeJax(Lent):
 
     @property
     def __cuda_array_interface__(self):
-        raise AssertionError("the interface of JAX tells no stream")
+        raise AssertionError("the interface of JAX has no stream")
 
 
 FakeJax.__name__, FakeJax.__module__ = "ArrayImpl", "jaxlib.xla_client"

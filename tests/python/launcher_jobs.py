@@ -43,7 +43,7 @@ class Job:
         )
 
     def wait_until_ready(self, count):
-        """Wait for as many lines that say "ready"."""
+        """Wait for as many lines "ready"."""
         while count > 0:
             line = self.process.stdout.readline()
             assert line, self.process.stderr.read()

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What others say, with something wrong in it: the same at every run."""
+"""Messages of others with faults in them: the same at every run."""
 
 from __future__ import annotations
 
 import random
 
 
-def mutations(said, count, words=(b"",), seed=1):
-    """Change bytes of what was said, here and there; gives it in the pieces in which it comes.
+def mutations(message, count, words=(b"",), seed=1):
+    """Change bytes of a message, here and there; yield the pieces in which it arrives.
 
     The words are such as mean something there.
     """
     draw = random.Random(seed)
     for _ in range(count):
-        changed = bytearray(said)
+        changed = bytearray(message)
         for _ in range(draw.choice((1, 1, 1, 2, 4))):
             change(changed, words, draw)
         cuts = sorted(draw.sample(range(len(changed) + 1), min(draw.randrange(4), len(changed))))

@@ -58,14 +58,14 @@ def launch(size: int, *command: str, **options: Any) -> subprocess.CompletedProc
 
 
 def outcomes(size: int, function: Callable[..., Any], *arguments: Any) -> list[Outcome]:
-    """Run function(*arguments) on every rank, and tell what each has returned or raised."""
+    """Run function(*arguments) on every rank, and return what each has returned or raised."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         work = (function.__module__, function.__name__, arguments)
         (folder / "work").write_bytes(pickle.dumps(work))
-        code, said = run_ranks(size, folder, sys.modules[function.__module__])
-        assert code == 0, said
-        print(said)  # pytest shows it when the test fails
+        code, output = run_ranks(size, folder, sys.modules[function.__module__])
+        assert code == 0, output
+        print(output)  # pytest shows it when the test fails
         return [read_outcome(folder / str(rank)) for rank in range(size)]
 
 

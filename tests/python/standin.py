@@ -75,5 +75,5 @@ def warns(kind: type[Warning], match: str = "") -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
-    said = [str(each.message) for each in caught if issubclass(each.category, kind)]
-    assert any(re.search(match, text) for text in said), f"{match!r} is not in {said}"
+    messages = [str(each.message) for each in caught if issubclass(each.category, kind)]
+    assert any(re.search(match, text) for text in messages), f"{match!r} is not in {messages}"

@@ -154,16 +154,16 @@ def test_memory_of_a_gpu(comm):
         "^x is in the memory of a GPU, which this call does not read: pass a copy of x in the"
         " memory of the"
     )
-    told = Producer(np.zeros(3), device=(CUDA, 3))
+    on_gpu = Producer(np.zeros(3), device=(CUDA, 3))
     lied = Producer(np.zeros(3), device_type=CUDA, device_id=3)
     with comm.messages() as messages:
-        for x in (told, lied):
+        for x in (on_gpu, lied):
             with invalid(text):
                 messages.send_start(x, 0)
-    assert told.made == 0
+    assert on_gpu.made == 0
     assert lied.made == lied.deleted == 1
     with pytest.raises(sparkring.UnsupportedError, match="gather takes no arrays on GPUs: copy"):
-        comm.gather(told)
+        comm.gather(on_gpu)
     with invalid("^x is in the memory of the host, and"):
         comm.allreduce(lied)
     with invalid(r"^out is in the memory of another device \(device 8:0 of DLPack\)"):
@@ -427,7 +427,7 @@ def test_references_and_memory_are_balanced(comm):
     assert [p.made for p in (x, strided, broken)] == [p.deleted for p in (x, strided, broken)]
 
 
-def test_a_type_is_told_from_its_successor(comm):
+def test_a_type_is_distinguished_from_its_successor(comm):
     """The adapter of a type that is gone is not that of the next type at its address."""
     for number in range(300):
         bases = (Producer,) if number % 2 else (Interface,)

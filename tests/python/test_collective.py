@@ -186,7 +186,7 @@ def test_equal_parts(size):
 
 
 def rows(rank, count, dtype, width):
-    """Give rows that tell where they come from."""
+    """Return rows whose values show their rank."""
     return (np.arange(count * width).reshape(count, width) + 10 * rank).astype(dtype)
 
 

@@ -265,15 +265,15 @@ def use_in_child():
             os._exit(0)
         os.close(writer)
         os.waitpid(child, 0)
-        said = os.read(reader, 4096).decode()
+        text = os.read(reader, 4096).decode()
         comm.barrier()
-        return said
+        return text
 
 
 def test_forked_child():
-    for said in run(2, use_in_child):
-        assert said.startswith("this communicator belongs to the process that forked this one")
-        assert said.endswith("; own size 1")
+    for text in run(2, use_in_child):
+        assert text.startswith("this communicator belongs to the process that forked this one")
+        assert text.endswith("; own size 1")
 
 
 def test_signatures():

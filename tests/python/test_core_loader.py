@@ -45,7 +45,7 @@ def test_finds_openssl_past_another_library(other):
     assert (job.stdout, job.stderr) == ("1\n", "")
 
 
-def test_says_so_where_a_preloaded_library_comes_first(other):
+def test_reports_a_preloaded_library_that_comes_first(other):
     job = run(other, other)
     assert job.returncode == 1
     assert "the functions of BoringSSL in the place of OpenSSL's" in job.stderr

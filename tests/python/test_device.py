@@ -318,9 +318,9 @@ def refuse():
 
 def test_without_a_driver_the_error_names_rank_and_host(tmp_path, monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    for said in run(2, refuse):
-        assert said.startswith("rank 0 (127.0.0.1) has no GPU for a device: ")
-        assert "libcuda.so.1" in said
+    for text in run(2, refuse):
+        assert text.startswith("rank 0 (127.0.0.1) has no GPU for a device: ")
+        assert "libcuda.so.1" in text
 
 
 def misuse():
@@ -411,20 +411,20 @@ def fail(path, how):
     ("how", "status"), [("death", "PEER_LOST"), ("abort", "ABORTED"), ("mismatch", "MISMATCH")]
 )
 def test_failures_name_the_rank(size, path, how, status, monkeypatch):
-    if how == "mismatch":  # NCCL does not tell; it hangs
+    if how == "mismatch":  # NCCL does not report it, and hangs
         monkeypatch.setenv("NCCL_STUB_FAILS", "hang:-1:2")
     for rank, ended in enumerate(outcomes(size, fail, path, how)):
         if rank == 1 and how == "death":
             continue
         assert ended.error is None, ended.error
-        got, at, said = ended.value
-        assert got == status, said
+        got, at, text = ended.value
+        assert got == status, text
         if how == "mismatch":
             assert (
-                "allreduce(count 65536, float32, sum)" in said and "allgather(count 65536" in said
+                "allreduce(count 65536, float32, sum)" in text and "allgather(count 65536" in text
             )
         else:
-            assert at == 1 and "127.0.0.1" in said, said
+            assert at == 1 and "127.0.0.1" in text, text
 
 
 def fail_in_nccl():
@@ -444,7 +444,7 @@ def fail_in_nccl():
 @pytest.mark.parametrize("failure", ["async:1:2", "hang:1:2"])
 def test_nccl_fails_in_the_midst(failure, monkeypatch):
     monkeypatch.setenv("NCCL_STUB_FAILS", failure)
-    for rank, said, total in run(2, fail_in_nccl):
-        assert "127.0.0.1" in said
+    for rank, text, total in run(2, fail_in_nccl):
+        assert "127.0.0.1" in text
         assert rank is None or rank in (0, 1)
         assert total == 1.0

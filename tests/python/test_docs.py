@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything public has a docstring, and the stubs tell the truth."""
+"""Everything public has a docstring, and the stubs match it."""
 
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ def test_completion_shows_public_names(module, some):
 
 
 def test_other_modules_are_private():
-    """The name of a module, or that of its folder, says so."""
+    """The name of a module, or that of its folder, shows it."""
     modules = (found.name for found in pkgutil.walk_packages(sparkring.__path__, "sparkring."))
     public = {name for name in modules if "._" not in name}
     rooms = ("data", "frameworks", "keras", "models", "spark", "spark.ml", "tensorflow", "torch")
     assert public == {f"sparkring.{name}" for name in rooms}
 
 
-def test_help_fits_two_screens_and_says_where_to_go_on():
+def test_help_fits_two_screens_and_names_where_to_go_on():
     text = pydoc.plain(pydoc.render_doc(sparkring))
     assert len(text.splitlines()) <= 100
     further = re.findall(r"help\(([\w.]+)\)", text)

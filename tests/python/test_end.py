@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How processes end: without close, forked, orphaned, in every order of what Python takes down.
 
-Each way to end is a script that rank 1 runs, in a process of its own; rank 0 waits for it and says
-what it was told, and how long after rank 1 had begun to end. Nothing may crash or hang, ever.
+Each way to end is a script that rank 1 runs, in a process of its own; rank 0 waits for it and
+prints its error, and how long after rank 1 had begun to end. Nothing may crash or hang, ever.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ THREAD = (
     "threading.Thread(target=comm.allreduce, args=(1.0,), daemon=True).start()\ntime.sleep(0.2)\n"
 )
 
-# What rank 1 does, and its exit code. Rank 0 is told by whoever ends it, or sees that it has gone.
+# What rank 1 does, and its exit code. Rank 0 gets its error from the process that ends it, or finds
+# the link closed.
 WAYS = {
     "at the end of the script": ("", 0),
     "sys.exit": ("sys.exit(3)", 3),
@@ -81,24 +82,24 @@ WAYS = {
 def fail_with_rank_1(gate):
     """Be rank 0, which waits for rank 1, or rank 2, for which both wait; return the error."""
     comm = open_comm()
-    with pytest.raises(sparkring.RingError) as told:
-        comm.barrier()  # the end of rank 1 may be heard here already
+    with pytest.raises(sparkring.RingError) as caught:
+        comm.barrier()  # the end of rank 1 may be reported here already
         if comm.rank == 2:
             wait_for(gate)
         comm.allreduce(1.0)
-    heard = time.monotonic()
+    raised_at = time.monotonic()
     if comm.rank == 0:
         gate.touch()
     comm.abort()
-    return heard, told.type.__name__, told.value.rank
+    return raised_at, caught.type.__name__, caught.value.rank
 
 
 def end_in_each_way(ways, folder):
     """Ranks 0 and 2 stay; rank 1 is another process each time, which this one waits for."""
-    said = []
+    results = []
     for number, way in enumerate(ways):
         if os.environ["SPARKRING_RANK"] != "1":
-            said.append(fail_with_rank_1(folder / str(number)))
+            results.append(fail_with_rank_1(folder / str(number)))
             continue
         command = [sys.executable, "-c", HEAD + WAYS[way][0]]
         options = {"capture_output": True, "text": True, "timeout": DEADLINE, "check": False}
@@ -106,8 +107,8 @@ def end_in_each_way(ways, folder):
             leaks = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
             options["env"] = {**os.environ, "ASAN_OPTIONS": leaks}
         ended = subprocess.run(command, **options)
-        said.append((ended.returncode, ended.stdout, ended.stderr))
-    return said
+        results.append((ended.returncode, ended.stdout, ended.stderr))
+    return results
 
 
 @pytest.mark.parametrize("shared", ["1", "0"])
@@ -116,13 +117,13 @@ def test_every_end(part, shared, tmp_path, monkeypatch):
     monkeypatch.setenv("SPARKRING_SHARED_MEMORY", shared)
     ways = list(WAYS)[part::3]
     first, ends, _ = run(3, end_in_each_way, ways, tmp_path)
-    for way, (heard, error, rank), (code, stdout, stderr) in zip(ways, first, ends):
+    for way, (raised_at, error, rank), (code, stdout, stderr) in zip(ways, first, ends):
         script, right_code = WAYS[way]
         assert code == right_code, (way, code, stderr)
         assert "Fatal Python error" not in stderr, (way, stderr)
         assert error in ("AbortedError", "PeerLostError"), (way, error)
         assert rank == 1, way
-        assert heard - float(stdout) < LIMIT + ("0.2" in script), way
+        assert raised_at - float(stdout) < LIMIT + ("0.2" in script), way
 
 
 # ---- Processes that were forked
@@ -252,7 +253,7 @@ def test_pool_of_processes(tmp_path):
     assert job.stdout.count("sums 200000.0 200001.0 200002.0\n") == 2
 
 
-# A worker of a data loader, say, which sleeps in its queue.
+# Such as a worker of a data loader, which sleeps in its queue.
 KILLED = """
 import multiprocessing, os, signal, sys, time
 import sparkring
@@ -287,13 +288,13 @@ def test_a_killed_rank_is_missed_although_its_child_lives(shared, monkeypatch):
     ]
     worker = int(ranks[1].stdout.readline())  # it has the same standard output
     try:
-        said = ranks[0].communicate(timeout=DEADLINE)[0]
+        output = ranks[0].communicate(timeout=DEADLINE)[0]
         assert ranks[1].wait() == -signal.SIGKILL
         os.kill(worker, 0)
     finally:
         os.kill(worker, signal.SIGKILL)
-    assert said.startswith("lost 1 "), said
-    assert float(said.split()[2]) < LIMIT
+    assert output.startswith("lost 1 "), output
+    assert float(output.split()[2]) < LIMIT
 
 
 # ---- Orphans
@@ -303,7 +304,7 @@ import os, sys, types, time
 import sparkring
 from sparkring import _barrier_task as barrier_task
 
-# What pyspark would tell; rank 1's parent is killed meanwhile.
+# The variables that pyspark would set; rank 1's parent is killed meanwhile.
 rank = int(sys.argv[1])
 task = barrier_task.BarrierTask(rank, ["127.0.0.1"] * 2, 1, False, None)
 barrier_task.find = lambda timeout: task
@@ -319,7 +320,7 @@ if rank == 1:
 try:
     comm.recv(1.0, 1)
 except sparkring.RingError as error:
-    print("told", error.status, error.rank, error)
+    print("raised", error.status, error.rank, error)
 """
 
 
@@ -339,12 +340,12 @@ def test_a_worker_of_spark_ends_without_its_parent():
     assert parent.stdout.readline() == "waits\n"
     parent.kill()
     killed = time.monotonic()
-    said = parent.stdout.readline()  # the worker has the same standard output
-    assert said.startswith("ends: rank 1 was orphaned during allreduce(")
-    assert f"the process that started it (pid {parent.pid}) has ended" in said
+    output = parent.stdout.readline()  # the worker has the same standard output
+    assert output.startswith("ends: rank 1 was orphaned during allreduce(")
+    assert f"the process that started it (pid {parent.pid}) has ended" in output
     assert parent.stdout.read() == ""
     assert time.monotonic() - killed < 2 * LIMIT
-    assert other.communicate(timeout=30)[0].startswith("told ABORTED 1 rank 1 was orphaned")
+    assert other.communicate(timeout=30)[0].startswith("raised ABORTED 1 rank 1 was orphaned")
     parent.wait()
     with pytest.raises(ProcessLookupError):
         wait_until_gone(worker)

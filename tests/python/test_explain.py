@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choosing algorithms: rules, and what the communicator says about its choice."""
+"""Choosing algorithms: rules, and the communicator's explanation of its choice."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ def alone(**options):
 def explain_and_call(algorithm):
     x = np.ones(5000, "float32")
     with open_comm(algorithms=f"allreduce:{algorithm}", shared_memory=False) as comm:
-        said = comm.explain("allreduce", x.nbytes)
+        plan = comm.explain("allreduce", x.nbytes)
         before = comm.counters()
         comm.allreduce(x)
         after = comm.counters()
-    return said, {name: after[name] - before[name] for name in after}
+    return plan, {name: after[name] - before[name] for name in after}
 
 
 @pytest.mark.parametrize("algorithm", ["direct", "doubling", "halving", "ring"])
-def test_explain_tells_what_the_call_moves(algorithm):
-    for rank, (said, moved) in enumerate(run(3, explain_and_call, algorithm)):
-        assert (said.collective, said.dtype, said.tier) == ("allreduce", "float32", "loopback")
-        assert (said.algorithm, said.reason) == (algorithm, "rule")
-        assert said.backend == "native"
-        assert (said.bytes, said.count) == (20000, 5000)
-        assert said.runner_up != algorithm
-        assert said.seconds > 0
-        assert said.runner_up_seconds > 0
+def test_explain_returns_what_the_call_moves(algorithm):
+    for rank, (plan, moved) in enumerate(run(3, explain_and_call, algorithm)):
+        assert (plan.collective, plan.dtype, plan.tier) == ("allreduce", "float32", "loopback")
+        assert (plan.algorithm, plan.reason) == (algorithm, "rule")
+        assert plan.backend == "native"
+        assert (plan.bytes, plan.count) == (20000, 5000)
+        assert plan.runner_up != algorithm
+        assert plan.seconds > 0
+        assert plan.runner_up_seconds > 0
         for name in ("messages_sent", "messages_received", "bytes_sent", "bytes_received"):
-            assert getattr(said, name) == moved[name]
-        lines = str(said).split("\n")
+            assert getattr(plan, name) == moved[name]
+        lines = str(plan).split("\n")
         assert lines[0].startswith(
             "allreduce of 20000 bytes (count 5000, float32) on 3 ranks over loopback: "
             f"{algorithm} (rule), about "
         )
-        assert lines[1].startswith(f"rank {rank}: {said.steps} steps, {said.links} links; ")
+        assert lines[1].startswith(f"rank {rank}: {plan.steps} steps, {plan.links} links; ")
 
 
 def explain_shared():
@@ -71,9 +71,9 @@ def test_ranges_and_defaults():
 def test_a_dtype_that_the_rule_cannot_serve():
     with alone(algorithms="allreduce:halving") as comm:
         assert comm.explain("allreduce", 8, "float64").algorithm == "halving"
-        said = comm.explain("allreduce", 8, dtype="float16")
-        assert said.algorithm != "halving"
-        assert "the rule cannot serve it" in str(said)
+        plan = comm.explain("allreduce", 8, dtype="float16")
+        assert plan.algorithm != "halving"
+        assert "the rule cannot serve it" in str(plan)
 
 
 def test_bad_questions():

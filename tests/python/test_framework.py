@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What frameworks are told; tests/frameworks has the frameworks."""
+"""The settings that frameworks get; tests/frameworks has the frameworks."""
 
 from __future__ import annotations
 
@@ -86,10 +86,10 @@ def ask_for_a_wrong_role():
 
 
 def test_an_error_of_one_rank_reaches_all():
-    said = run(3, ask_for_a_wrong_role)
+    results = run(3, ask_for_a_wrong_role)
     why = "role is 'boss': it must be one of chief, worker, ps, evaluator"
-    assert said[1] == (why, None)
-    assert said[0] == said[2] == (f"rank 1 (127.0.0.1) failed: {why}", 1)
+    assert results[1] == (why, None)
+    assert results[0] == results[2] == (f"rank 1 (127.0.0.1) failed: {why}", 1)
 
 
 def test_torch_env():
@@ -118,7 +118,7 @@ def torch_env_of_two_hosts(token):
         return [int(comm.torch_env()[f"{name}_RANK"]) for name in ("LOCAL", "GROUP")]
 
 
-def test_torch_env_tells_hosts_apart():
+def test_torch_env_distinguishes_hosts():
     assert run(4, torch_env_of_two_hosts, "0" * 32) == [[0, 0], [0, 1], [1, 0], [1, 1]]
 
 
@@ -158,9 +158,9 @@ def test_an_interface_that_is_set_stays(monkeypatch):
     monkeypatch.setattr(os, "environ", {**os.environ, "TP_SOCKET_IFNAME": "mine"})
     monkeypatch.setattr(torch, "interface", lambda comm: "eth7")
     with sparkring.init(rank=0, addresses=["localhost"]) as comm:
-        told = comm.torch_env()
-    assert (told["GLOO_SOCKET_IFNAME"], told["TP_SOCKET_IFNAME"]) == ("eth7", "mine")
-    assert told.items() <= os.environ.items()
+        config = comm.torch_env()
+    assert (config["GLOO_SOCKET_IFNAME"], config["TP_SOCKET_IFNAME"]) == ("eth7", "mine")
+    assert config.items() <= os.environ.items()
 
 
 def test_jax_config():

@@ -17,7 +17,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 class Task:
-    """What PySpark tells a task."""
+    """The context of a task, as PySpark makes it."""
 
     def __init__(self, addresses, number=0, asked=None):
         self.addresses, self.number, self.asked = addresses, number, asked
@@ -199,14 +199,14 @@ def share(visible, counts, addresses=None):
     ],
 )
 def test_ranks_share_what_they_see(visible, counts, names):
-    said = run(3, share, visible, counts)
-    assert said == [(name.split(",") if name else [], name) for name in names]
+    results = run(3, share, visible, counts)
+    assert results == [(name.split(",") if name else [], name) for name in names]
 
 
 def test_each_host_shares_its_own():
     hosts = ["127.0.0.1", "localhost", "127.0.0.1", "localhost"]
-    said = run(4, share, ["0,1"] * 4, [1] * 4, hosts)
-    assert said == [(["0"], "0"), (["0"], "0"), (["1"], "1"), (["1"], "1")]
+    results = run(4, share, ["0,1"] * 4, [1] * 4, hosts)
+    assert results == [(["0"], "0"), (["0"], "0"), (["1"], "1"), (["1"], "1")]
 
 
 def test_more_ranks_than_gpus():

@@ -136,41 +136,41 @@ def call_from_two_threads(gate):
         if comm.rank == 1:
             wait_for(gate)
             return comm.allreduce(1), []
-        said = []
+        errors = []
 
         def call_all():
             for call in (comm.barrier, lambda: comm.allreduce(1), comm.close):
                 try:
                     call()
                 except sparkring.BusyError as error:
-                    said.append((str(error), error.status))
+                    errors.append((str(error), error.status))
             gate.touch()
 
         thread = when(lambda: comm.counters()["calls"] == 1, call_all)
         total = comm.allreduce(1)
         thread.join()
-        return total, said
+        return total, errors
 
 
 def test_calls_from_two_threads(tmp_path):
-    (total, said), other = run(2, call_from_two_threads, tmp_path / "gate")
+    (total, errors), other = run(2, call_from_two_threads, tmp_path / "gate")
     assert (total, other) == (2, (2, []))
-    assert said == [("another call on this communicator is running", "BUSY")] * 3
+    assert errors == [("another call on this communicator is running", "BUSY")] * 3
 
 
 def test_init_from_two_threads():
     port = free_port()
-    said = []
+    errors = []
 
     def call():
         try:
             sparkring.init(rank=0, addresses=["localhost"])
         except sparkring.BusyError as error:
-            said.append(str(error))
+            errors.append(str(error))
         interrupt()
 
     thread = when(lambda: listens(port), call)
     with pytest.raises(KeyboardInterrupt):
         sparkring.init(rank=0, addresses=["127.0.0.1"] * 2, ports=(port, port), timeout=20)
     thread.join()
-    assert said == ["another thread of this process is in sparkring.init()"]
+    assert errors == ["another thread of this process is in sparkring.init()"]

@@ -99,7 +99,7 @@ CALLS = {
 
 
 def one_call(comm, call, number):
-    """Make a call of which one allocation fails; tell whether that showed."""
+    """Make a call of which one allocation fails; return whether that showed."""
     testcapi.set_nomemory(number, number + 1)
     try:
         call(comm)

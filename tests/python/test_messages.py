@@ -139,14 +139,14 @@ def talk_in_threads():
     with open_comm() as comm, comm.messages() as messages:
         peer, sums = 1 - comm.rank, {}
 
-        def talk(tag):
+        def exchange(tag):
             got = [
                 messages.sendrecv(np.full(50, i), peer, tag, source=peer, source_tag=tag)[0]
                 for i in range(100)
             ]
             sums[tag] = sum(got)
 
-        threads = [threading.Thread(target=talk, args=(tag,)) for tag in range(4)]
+        threads = [threading.Thread(target=exchange, args=(tag,)) for tag in range(4)]
         for thread in threads:
             thread.start()
         total = comm.allreduce(1)  # collectives go on

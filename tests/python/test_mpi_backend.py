@@ -32,7 +32,7 @@ LAUNCHERS = {
 
 
 # Lines of several ranks do not mix: each is one write.
-SAY = 'import os; say = lambda text: os.write(1, (text + "\\n").encode());'
+EMIT = 'import os; emit = lambda text: os.write(1, (text + "\\n").encode());'
 
 
 def mpiexec(launcher, size, code, **variables):
@@ -42,7 +42,7 @@ def mpiexec(launcher, size, code, **variables):
     if library:
         environment.setdefault("SPARKRING_MPI_LIBRARY", library)
     return subprocess.run(
-        [*command, "-n", str(size), sys.executable, "-c", SAY + code],
+        [*command, "-n", str(size), sys.executable, "-c", EMIT + code],
         env=environment,
         capture_output=True,
         text=True,
@@ -77,7 +77,7 @@ with sparkring.init(backend="mpi") as comm:
     request.wait()
     with comm.split(comm.rank % 2) as child:
         assert child.allreduce(1) == child.size
-    say(f"{comm.rank} {comm.allreduce(comm.rank)}")
+    emit(f"{comm.rank} {comm.allreduce(comm.rank)}")
 """
 
 
@@ -87,7 +87,7 @@ def test_collectives(launcher):
 
 
 def test_the_variable():
-    code = 'import sparkring; say(sparkring.init().explain("barrier", 0).backend)'
+    code = 'import sparkring; emit(sparkring.init().explain("barrier", 0).backend)'
     assert succeed("MPICH 5", 2, code, SPARKRING_BACKEND="mpi") == ["mpi", "mpi"]
 
 
@@ -166,10 +166,10 @@ references = [weakref.ref(x), weakref.ref(y)]
 try:
     comm.allreduce_start(x, out=x).wait() if started else comm.allreduce(x, out=x)
 except sparkring.TimeoutError as error:
-    say(str(error.rank))
+    emit(str(error.rank))
 del x, y
 gc.collect()
-say(str([reference() is not None for reference in references]))
+emit(str([reference() is not None for reference in references]))
 """
 
 
@@ -177,7 +177,7 @@ say(str([reference() is not None for reference in references]))
 def test_arrays_of_a_failed_call_are_not_freed(started):
     """MPI may still write to them. An array of no call is freed."""
     lines = mpiexec("MPICH 5", 2, f"started = {started}" + HELD).stdout.splitlines()
-    assert lines[:2] == ["1", "[True, False]"]  # the launcher tells more where rank 0 ends late
+    assert lines[:2] == ["1", "[True, False]"]  # the launcher prints more where rank 0 ends late
 
 
 MISSING = """
@@ -185,7 +185,7 @@ import sparkring
 try:
     sparkring.init(backend="mpi")
 except sparkring.UnsupportedError as error:
-    say(str(error))
+    emit(str(error))
 """
 
 

@@ -31,11 +31,11 @@ def run_and_fail(argv, **options):
     comm.mpi_run(["true"])
     comm.barrier()
     before = remains()
-    with pytest.raises(sparkring.RingError) as told:
+    with pytest.raises(sparkring.RingError) as caught:
         comm.mpi_run(argv, output=lambda line: printed.append(time.monotonic()), **options)
     lasted = time.monotonic() - printed[-1]
-    error = told.value
-    told = None  # which refers to the call's frames
+    error = caught.value
+    caught = None  # which refers to the call's frames
     text, kind, rank = str(error), type(error).__name__, error.rank
     del error
     assert remains(before) == before
@@ -46,12 +46,12 @@ def run_and_fail(argv, **options):
 
 def check_failure(argv, size, rank, text, kind="AbortedError"):
     """Run a program of which one fails after the last line of all."""
-    for said, name, fault, lasted in run(size, run_and_fail, argv):
+    for text, name, fault, lasted in run(size, run_and_fail, argv):
         print(f"rank {rank} failed, which took {lasted:.3f} s: {text.splitlines()[0]}")
         assert lasted < SOON
         assert (name, fault) == (kind, rank)
-        assert said.startswith(f"rank {rank} (127.0.0.1): the program ")
-        assert text in said
+        assert text.startswith(f"rank {rank} (127.0.0.1): the program ")
+        assert text in text
 
 
 @pytest.mark.parametrize(
@@ -127,11 +127,11 @@ def kill_guardian():
             os.kill(pids[0], signal.SIGKILL)
 
     comm = open_comm()
-    with pytest.raises(sparkring.AbortedError) as told:
+    with pytest.raises(sparkring.AbortedError) as caught:
         comm.mpi_run(["sh", "-c", "echo $PPID; sleep 3600 & echo $!; echo $$; wait"], output=kill)
     comm.close()
-    assert told.value.rank == 1
-    assert "the program 'sh' was ended, because its guardian was killed by SIG" in str(told.value)
+    assert caught.value.rank == 1
+    assert "the program 'sh' was ended, because its guardian was killed by SIG" in str(caught.value)
     assert len(pids) == 3 or comm.rank == 0
     assert all(gone(process) for process in pids)
 
@@ -187,9 +187,9 @@ def be_killed(argv, folder):
     if comm.rank == 1:
         wait = threading.Thread(target=kill_when, args=(folder,), daemon=True)
         wait.start()
-    with pytest.raises(sparkring.PeerLostError) as told:
+    with pytest.raises(sparkring.PeerLostError) as caught:
         comm.mpi_run(argv, output=note)
-    assert told.value.rank == 1
+    assert caught.value.rank == 1
     comm.abort()
 
 
@@ -206,9 +206,9 @@ def abort_beside_programs():
 
     if comm.rank == 0:
         threading.Thread(target=strike, daemon=True).start()
-    with pytest.raises(sparkring.AbortedError, match="aborted the communicator: planned") as told:
+    with pytest.raises(sparkring.AbortedError, match="aborted the communicator: planned") as caught:
         comm.mpi_run(["sh", "-c", "echo; exec sleep 3600"], output=lambda line: started.set())
-    assert told.value.rank == 0
+    assert caught.value.rank == 0
     comm.abort()
     return time.monotonic() - begun[0] if begun else 0
 

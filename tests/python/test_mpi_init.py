@@ -93,10 +93,10 @@ def fail():
 def test_an_exception_ends_all_ranks():
     code = "import test_mpi_init; test_mpi_init.fail()"
     job = launch(3, sys.executable, "-c", code, cwd=Path(__file__).parent)
-    told = job.stderr.decode()
+    output = job.stderr.decode()
     assert job.returncode == 1
     reason = r"rank 1 \(127.0.0.1\): ArithmeticError: no \\0 solution"
-    assert re.search(rf"rank ([02]) ends, because its MPI has ended: {reason}", told), told
+    assert re.search(rf"rank ([02]) ends, because its MPI has ended: {reason}", output), output
 
 
 def be_alone():

@@ -64,8 +64,8 @@ def run_with_variables(argv, directory):
 def test_lines_have_the_rank_once(program):
     code = "import sparkring, sys; sparkring.init().mpi_run(sys.argv[1:])"
     job = launch(2, sys.executable, "-c", code, program)
-    said = job.stdout.decode().splitlines()
-    assert sorted(said) == [f"[{r}] rank {r} of 2: sum 3, 2 on this host" for r in range(2)]
+    lines = job.stdout.decode().splitlines()
+    assert sorted(lines) == [f"[{r}] rank {r} of 2: sum 3, 2 on this host" for r in range(2)]
     own = {"SPARKRING_RANK": "0", "SPARKRING_SIZE": "1", "SPARKRING_ADDRESSES": "127.0.0.1"}
     alone = subprocess.run(
         [sys.executable, "-c", code, program],
@@ -103,9 +103,9 @@ def test_pmix_is_served_unless_it_is_switched_off(pmix):
 
 def need_pmix(argv):
     """Refuse to run, and run a program that does not need PMIx."""
-    with open_comm() as comm, pytest.raises(sparkring.UnsupportedError) as told:
+    with open_comm() as comm, pytest.raises(sparkring.UnsupportedError) as caught:
         comm.mpi_run(argv, pmix=True)
-    text, kind = str(told.value), type(told.value).__name__
+    text, kind = str(caught.value), type(caught.value).__name__
     return text, kind, run_program(argv)
 
 
@@ -234,12 +234,12 @@ def refuse_arguments():
     with open_comm() as comm:
         for options in bad:
             (name,) = options
-            with pytest.raises(sparkring.InvalidError, match=name) as told:
+            with pytest.raises(sparkring.InvalidError, match=name) as caught:
                 comm.mpi_run(**{"argv": ["true"], **options})
-            assert len(str(told.value)) < 500
-        with pytest.raises(sparkring.InvalidError, match="argv") as told:
+            assert len(str(caught.value)) < 500
+        with pytest.raises(sparkring.InvalidError, match="argv") as caught:
             comm.mpi_run(["x" * 10000 + "\0"])
-        assert len(str(told.value)) < 500
+        assert len(str(caught.value)) < 500
         comm.mpi_run(["true"])
 
 

@@ -48,11 +48,11 @@ def fail(library):
 
 
 def test_why_there_is_none(tmp_path):
-    said = run(2, fail, tmp_path / "none.so")
-    assert said[0] == said[1]
-    assert said[0][1] == 0
-    assert said[0][0].startswith("rank 0 (127.0.0.1) has no unique id of NCCL: ")
-    assert str(tmp_path / "none.so") in said[0][0]
+    results = run(2, fail, tmp_path / "none.so")
+    assert results[0] == results[1]
+    assert results[0][1] == 0
+    assert results[0][0].startswith("rank 0 (127.0.0.1) has no unique id of NCCL: ")
+    assert str(tmp_path / "none.so") in results[0][0]
 
 
 def find(folder):

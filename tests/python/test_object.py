@@ -71,8 +71,8 @@ def move_every_object():
             sent = [every[me:] + every[to:] for to in ranks]
             check(comm.alltoall_object(sent), [every[rank:] + every[me:] for rank in ranks])
             for root in ranks:
-                told = every[me] if me == root else print
-                check(comm.broadcast_object(told, root), every[root])
+                given = every[me] if me == root else print
+                check(comm.broadcast_object(given, root), every[root])
                 gathered = comm.gather_object(every[me], root)
                 check(gathered, every if me == root else None)
                 check(comm.scatter_object(every if me == root else None, root), every[me])
@@ -171,7 +171,7 @@ def calls(comm, x, root):
     ]
 
 
-def said(call, kind=sparkring.InvalidError):
+def failure(call, kind=sparkring.InvalidError):
     """Tell the rank and the text of the error that call() must raise."""
     with pytest.raises(kind) as caught:
         call()
@@ -184,17 +184,17 @@ def fail_to_pickle():
         x = (i for i in range(3)) if comm.rank == 1 else comm.rank
         for call in calls(comm, x, 1):
             if comm.rank == 1:
-                assert said(call, TypeError) == (None, text[11:])
+                assert failure(call, TypeError) == (None, text[11:])
             else:
-                assert said(call) == (1, f"rank 1 could not send its object: {text}")
+                assert failure(call) == (1, f"rank 1 could not send its object: {text}")
             assert comm.allreduce(1) == comm.size
         if comm.rank == 1:
-            said(lambda: comm.gather_object(x), TypeError)
-            said(lambda: comm.send_object(x, 0), TypeError)
+            failure(lambda: comm.gather_object(x), TypeError)
+            failure(lambda: comm.send_object(x, 0), TypeError)
             comm.send_object("later", 0)
         elif comm.rank == 0:
-            assert said(lambda: comm.gather_object(x))[0] == 1
-            assert said(lambda: comm.recv_object(1))[0] == 1
+            assert failure(lambda: comm.gather_object(x))[0] == 1
+            assert failure(lambda: comm.recv_object(1))[0] == 1
             assert comm.recv_object(1) == "later"
         else:
             assert comm.gather_object(x) is None
@@ -227,10 +227,10 @@ def fail_to_unpickle():
             assert comm.allgather_object(x) == [0, "friend", 2]
             comm.send_object(x, 0)
         else:
-            assert said(lambda: comm.broadcast_object(x, 1)) == (1, text)
-            assert said(lambda: comm.allgather_object(x)) == (1, text)
+            assert failure(lambda: comm.broadcast_object(x, 1)) == (1, text)
+            assert failure(lambda: comm.allgather_object(x)) == (1, text)
             if comm.rank == 0:
-                assert said(lambda: comm.recv_object(1)) == (1, text)
+                assert failure(lambda: comm.recv_object(1)) == (1, text)
         return comm.allgather_object(comm.rank)
 
 
@@ -243,15 +243,15 @@ def refuse_arguments():
         last = f"ranks go from 0 to {comm.size - 1}"
         for call in (comm.broadcast_object, comm.gather_object, comm.scatter_object):
             for root in (-1, comm.size):
-                text = said(lambda call=call, root=root: call([1, 2], root))[1]
+                text = failure(lambda call=call, root=root: call([1, 2], root))[1]
                 assert f"root {root} is no rank: {last}" in text
-        assert "peer 7 is no rank" in said(lambda: comm.send_object(1, 7))[1]
-        assert "peer 7 is no rank" in said(lambda: comm.recv_object(7))[1]
-        assert "peer is this rank itself" in said(lambda: comm.send_object(1, comm.rank))[1]
-        text = said(lambda: comm.allreduce_object(1, "sum"))[1]
+        assert "peer 7 is no rank" in failure(lambda: comm.send_object(1, 7))[1]
+        assert "peer 7 is no rank" in failure(lambda: comm.recv_object(7))[1]
+        assert "peer is this rank itself" in failure(lambda: comm.send_object(1, comm.rank))[1]
+        text = failure(lambda: comm.allreduce_object(1, "sum"))[1]
         assert text == "op is of type str: pass a function of two objects"
         ops = (max, min)
-        differ = said(lambda: comm.allreduce_object(1, ops[comm.rank]), sparkring.MismatchError)
+        differ = failure(lambda: comm.allreduce_object(1, ops[comm.rank]), sparkring.MismatchError)
         assert differ[0] == 1
         assert "rank 0 passes the function max as op and rank 1 min: pass the same" in differ[1]
         length = "xs has 3 objects and there are 2 ranks: pass one for each rank"
@@ -260,7 +260,9 @@ def refuse_arguments():
             (None, "xs is of type NoneType: pass a list with one object for each rank"),
         ):
             for call in (comm.scatter_object, comm.alltoall_object):
-                at_fault, what = said(lambda call=call, xs=xs: call(xs if comm.rank == 0 else "ab"))
+                at_fault, what = failure(
+                    lambda call=call, xs=xs: call(xs if comm.rank == 0 else "ab")
+                )
                 if comm.rank == 0:
                     assert (at_fault, what) == (None, text)
                 else:
@@ -289,14 +291,14 @@ def send_foreign_objects():
             if comm.rank == 1:
                 comm.allgatherv(envelope)
             else:
-                at_fault, what = said(lambda: comm.allgather_object(comm.rank))
+                at_fault, what = failure(lambda: comm.allgather_object(comm.rank))
                 assert at_fault == 1 and what.startswith(text)
         trailers = [(b"anything", 16), (b"ring-py5", 99), (b"ring-py5", -1), (b"ring-py5", 8)]
         for plain in (b"", b"short", *(struct.pack("<8sd", *trailer) for trailer in trailers)):
             if comm.rank == 1:
                 comm.allgatherv(plain)
             else:
-                assert said(lambda: comm.allgather_object(0)) == (None, PLAIN)
+                assert failure(lambda: comm.allgather_object(0)) == (None, PLAIN)
         return comm.allgather_object(comm.rank)
 
 
@@ -325,7 +327,7 @@ def open_without_token():
             lambda: comm.send_object(1, 1 - comm.rank),
             lambda: comm.recv_object(1 - comm.rank),
         ):
-            at_fault, text = said(call)
+            at_fault, text = failure(call)
             assert at_fault is None and "ranks have no token, so any" in text
         assert comm.counters()["calls"] == before
         return comm.allreduce(1)

@@ -127,7 +127,7 @@ exec cc "$@"
         (None, "error: sparkring needs a C compiler that works: install gcc, or "),
     ],
 )
-def test_one_sentence_says_what_is_missing(dist, tmp_path, without, error):
+def test_one_sentence_names_what_is_missing(dist, tmp_path, without, error):
     compiler = tmp_path / "compiler"
     if without is not None:
         compiler.write_text(NO_HEADER)
@@ -188,5 +188,5 @@ def test_clean_environment(wheel, tmp_path):
     programs = environment / "bin"
     shell(programs / "pip", "install", "--disable-pip-version-check", wheel)
     run = [programs / "sparkring-run", "-n", "2", programs / "python", "-I", "-c", TRAIN]
-    said = shell(*run, cwd=tmp_path)
-    assert sorted(said.splitlines()) == [f"[{rank}] True [3.0, 3.0, 3.0] True" for rank in (0, 1)]
+    output = shell(*run, cwd=tmp_path)
+    assert sorted(output.splitlines()) == [f"[{rank}] True [3.0, 3.0, 3.0] True" for rank in (0, 1)]

@@ -109,12 +109,12 @@ def fail(timeout):
 
 def test_a_rank_where_nccl_fails(stubs, monkeypatch):
     monkeypatch.setenv("STUB_FAILS", "1")
-    said = run(3, fail, 60)
-    assert [(kind, rank) for kind, rank, *_ in said][::2] == 2 * [("InvalidError", 1)]
+    results = run(3, fail, 60)
+    assert [(kind, rank) for kind, rank, *_ in results][::2] == 2 * [("InvalidError", 1)]
     assert all(
-        "NCCL cannot connect the ranks: NCCL_ERROR: unhandled" in text for *_, text, _ in said
+        "NCCL cannot connect the ranks: NCCL_ERROR: unhandled" in text for *_, text, _ in results
     )
-    assert [threads for *_, threads in said] == [1, 0, 1]  # the docs say so
+    assert [threads for *_, threads in results] == [1, 0, 1]  # as documented
 
 
 def test_nccl_that_never_connects(stubs, monkeypatch):
@@ -157,7 +157,7 @@ def lack():
 
 
 def test_a_rank_without_raft(stubs):
-    said = run(2, lack)
-    assert [kind for kind, _ in said] == ["InvalidError", "UnsupportedError"]
-    assert said[0][1].startswith("rank 1 (127.0.0.1) failed: RAFT cannot be used")
-    assert all("install raft-dask-cu12" in text for _, text in said)
+    results = run(2, lack)
+    assert [kind for kind, _ in results] == ["InvalidError", "UnsupportedError"]
+    assert results[0][1].startswith("rank 1 (127.0.0.1) failed: RAFT cannot be used")
+    assert all("install raft-dask-cu12" in text for _, text in results)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is made of the little that Spark Connect tells, and of Spark's words for limits.
+"""What is made of the little that Spark Connect reports, and of Spark's words for limits.
 
 A server of it is in tests/spark/test_connect.py.
 """
@@ -45,9 +45,9 @@ class LateFrame(Frame):
     """An executor of two cores comes between two looks."""
 
     def _explain_string(self):
-        told = super()._explain_string()
+        plan = super()._explain_string()
         self.splits = min(self.splits + 2, 4)
-        return told
+        return plan
 
 
 class OldFrame(Frame):
@@ -171,7 +171,7 @@ def test_outcomes_travel_in_pieces(monkeypatch):
     assert stage.assemble(rows) == ended
 
 
-def test_progress_tells_when_ranks_have_started():
+def test_progress_shows_when_ranks_have_started():
     handlers, tags = [], []
     listening = types.SimpleNamespace(
         addTag=tags.append,
@@ -218,20 +218,20 @@ def test_what_spark_has_cut():
 
 
 @pytest.mark.parametrize(
-    ("said", "kind", "text"),
+    ("message", "kind", "text"),
     [
         ("[SPARK-24819]: Barrier", sparkring.InvalidError, r"repartition\(n\) the data to as many"),
         (CHAIN, sparkring.UnsupportedError, r"put repartition\(n\) between .*\(SPARK-24820 of"),
         ("[SPARK-24942]: Bar", sparkring.UnsupportedError, "dynamicAllocation.enabled is true"),
     ],
 )
-def test_limits(said, kind, text):
+def test_limits(message, kind, text):
     with pytest.raises(kind, match=text) as caught, explained():
-        raise RuntimeError(said)
+        raise RuntimeError(message)
     assert isinstance(caught.value.__cause__, RuntimeError)
     with pytest.raises(kind, match=text):
-        failing(said)
-    java = types.SimpleNamespace(getMessage=lambda: said)
+        failing(message)
+    java = types.SimpleNamespace(getMessage=lambda: message)
     error = RuntimeError("An error occurred")
     error.java_exception = java
     assert isinstance(preflight.explain(preflight.text_of(error)), kind)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether Spark asks for encryption, as the command lines of a worker's ancestors tell.
+"""Whether Spark asks for encryption, as the command lines of a worker's ancestors show.
 
 They lie in a directory that looks like ``/proc``. That real Spark's do is for tests/spark.
 """

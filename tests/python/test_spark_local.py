@@ -22,21 +22,21 @@ from sparkring.spark import Checkpoint, RankError, run
 
 
 @pytest.fixture
-def said(capsys):
+def output(capsys):
     """What run() shows."""
     return lambda: capsys.readouterr().out.splitlines()
 
 
-def tell(comm, factor, plus=0):
+def scale(comm, factor, plus=0):
     print(f"rank {comm.rank} works")
     return comm.rank, comm.size, comm.attempt, float(comm.allreduce(factor * comm.rank + plus))
 
 
-def test_results_and_output(said):
-    assert run(tell, args=(2.0,), kwargs={"plus": 1.0}, num_proc=-3) == [
+def test_results_and_output(output):
+    assert run(scale, args=(2.0,), kwargs={"plus": 1.0}, num_proc=-3) == [
         (rank, 3, 0, 9.0) for rank in range(3)
     ]
-    assert sorted(said()) == [f"[{rank}] rank {rank} works" for rank in range(3)]
+    assert sorted(output()) == [f"[{rank}] rank {rank} works" for rank in range(3)]
     assert run(lambda comm: comm.size, num_proc=-1, verbose=0) == [1]
 
 
@@ -65,7 +65,7 @@ def fail(comm, how):
     comm.barrier()
 
 
-def test_exception_of_the_rank_at_fault(said):
+def test_exception_of_the_rank_at_fault(output):
     with pytest.raises(ArithmeticError, match="out of paper") as caught:
         run(fail, args=("raise",), num_proc=-3)
     cause = caught.value.__cause__
@@ -111,9 +111,9 @@ def resume(comm, folder):
     return state
 
 
-def test_restarts(tmp_path, said):
+def test_restarts(tmp_path, output):
     assert run(resume, args=(tmp_path / "states",), num_proc=-2, max_restarts=3) == [[0, 1, 2]] * 2
-    assert [line for line in said() if "again" in line][1].endswith("again (2 of 3 times)")
+    assert [line for line in output() if "again" in line][1].endswith("again (2 of 3 times)")
     with pytest.raises(ArithmeticError) as caught:
         run(fail_always, num_proc=-2, max_restarts=1, verbose=0)
     assert caught.value.__cause__.attempt == 1
@@ -187,29 +187,29 @@ class Worker:
         (stream, {}, "is an async generator function"),
         (Worker(), {}, "f, Worker, is a coroutine function"),
         (Worker().__call__, {}, "f, __call__, is a coroutine function"),
-        (tell, {"args": "abc"}, r"args=\('abc',\)"),
-        (tell, {"args": 5}, r"args is of type int: pass a tuple, as in args=\(value,\)"),
-        (tell, {"args": np.zeros(1)}, "args is of type ndarray: pass a tuple"),
-        (tell, {"kwargs": [1]}, "kwargs is of type list: pass a dictionary"),
-        (tell, {"kwargs": {1: 1}}, "kwargs has the name 1, which is no string"),
+        (scale, {"args": "abc"}, r"args=\('abc',\)"),
+        (scale, {"args": 5}, r"args is of type int: pass a tuple, as in args=\(value,\)"),
+        (scale, {"args": np.zeros(1)}, "args is of type ndarray: pass a tuple"),
+        (scale, {"kwargs": [1]}, "kwargs is of type list: pass a dictionary"),
+        (scale, {"kwargs": {1: 1}}, "kwargs has the name 1, which is no string"),
         (
-            tell,
+            scale,
             {"args": (threading.Lock(),)},
             r"cannot be sent to the ranks: .*[^.]\. Make objects that",
         ),
         (train, {"args": (0.5,)}, r"f\(comm, .* train\(rate\) does not take: too many positional"),
         (lambda: 0, {}, r"which <lambda>\(\) does not take"),
-        (tell, {}, "does not take: missing a required argument: 'factor'"),
-        (tell, {"args": (1,), "kwargs": {"minus": 1}}, "unexpected keyword argument 'minus'"),
-        (tell, {"num_proc": 0}, "num_proc is 0"),
-        (tell, {"num_proc": True}, "num_proc is True: pass a whole number"),
-        (tell, {"num_proc": 2.0}, r"num_proc is 2\.0: pass a whole number"),
-        (tell, {"max_restarts": -1}, "max_restarts is -1"),
-        (tell, {"max_restarts": None}, "max_restarts is None: pass a whole number"),
-        (tell, {"timeout": 0}, "timeout is 0: it must be a positive, finite number"),
-        (tell, {"timeout": None}, "timeout is None: it must be"),
-        (tell, {"timeout": math.inf}, "timeout is inf: it must be"),
-        (tell, {"call_timeout": math.inf}, "call_timeout is inf: it must be"),
+        (scale, {}, "does not take: missing a required argument: 'factor'"),
+        (scale, {"args": (1,), "kwargs": {"minus": 1}}, "unexpected keyword argument 'minus'"),
+        (scale, {"num_proc": 0}, "num_proc is 0"),
+        (scale, {"num_proc": True}, "num_proc is True: pass a whole number"),
+        (scale, {"num_proc": 2.0}, r"num_proc is 2\.0: pass a whole number"),
+        (scale, {"max_restarts": -1}, "max_restarts is -1"),
+        (scale, {"max_restarts": None}, "max_restarts is None: pass a whole number"),
+        (scale, {"timeout": 0}, "timeout is 0: it must be a positive, finite number"),
+        (scale, {"timeout": None}, "timeout is None: it must be"),
+        (scale, {"timeout": math.inf}, "timeout is inf: it must be"),
+        (scale, {"call_timeout": math.inf}, "call_timeout is inf: it must be"),
         (train, {"resources": object()}, "resources is for Spark"),
     ],
 )
@@ -221,7 +221,7 @@ def test_arguments(f, given, text):
 @pytest.mark.parametrize("name", ["token", "connection"])
 def test_unknown_arguments(name):
     with pytest.raises(TypeError, match=f"no argument '{name}'"):
-        run(tell, num_proc=-2, **{name: "x"})
+        run(scale, num_proc=-2, **{name: "x"})
 
 
 def fork(comm, how):
@@ -236,9 +236,9 @@ def fork(comm, how):
 
 
 @pytest.mark.parametrize(("how", "code"), [("return", 0), ("raise", 1), ("exit", 3)])
-def test_a_forked_process_that_comes_out_of_f(how, code, said):
+def test_a_forked_process_that_comes_out_of_f(how, code, output):
     assert run(fork, args=(how,), num_proc=-2) == [(code, 2.0)] * 2
-    assert ("[1] ArithmeticError: of the child" in said()) == (how == "raise")
+    assert ("[1] ArithmeticError: of the child" in output()) == (how == "raise")
 
 
 def return_rank(comm):
@@ -285,7 +285,7 @@ def test_ranks_may_end_later_than_the_call_timeout():
 
 
 def test_functions_of_all_kinds():
-    partial = functools.partial(tell, factor=1.0)
+    partial = functools.partial(scale, factor=1.0)
     assert run(partial, num_proc=-1, verbose=0) == [(0, 1, 0, 0.0)]
     assert run(operator.attrgetter("size"), num_proc=-1, verbose=0) == [1]  # has no signature
 
@@ -298,10 +298,10 @@ def report(comm):
         comm.progress(4, 4, loss="much")
 
 
-def test_progress_without_tqdm(said, monkeypatch):
+def test_progress_without_tqdm(output, monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     run(report, num_proc=-2)
-    shown = said()
+    shown = output()
     assert shown[0].startswith("sparkring: step 1 of 4")
     assert shown[-1].startswith("sparkring: step 4 of 4")
 

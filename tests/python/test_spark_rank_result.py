@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rank is at fault, and what its error says."""
+"""Which rank is at fault, and the text of its error."""
 
 from __future__ import annotations
 
@@ -91,9 +91,9 @@ class TwoArgumentsError(Exception):
 
 @pytest.mark.parametrize("error", [TwoArgumentsError(1, 2), SystemExit(3), KeyboardInterrupt()])
 def test_what_cannot_be_raised_here(error):
-    told = rank_result.to_raise(raised(error), 0)
-    assert isinstance(told, RankError)
-    assert type(error).__name__ in str(told)
+    raised_error = rank_result.to_raise(raised(error), 0)
+    assert isinstance(raised_error, RankError)
+    assert type(error).__name__ in str(raised_error)
 
 
 def test_outcomes_in_the_text_of_an_error():

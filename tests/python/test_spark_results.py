@@ -121,7 +121,7 @@ def test_a_task_that_dies_in_the_middle():
 
 @pytest.mark.parametrize("key", [None, "00" * 32], ids=["nobody listens", "another key"])
 def test_a_driver_that_takes_nothing(key, monkeypatch):
-    """What Spark can carry it does then; for the rest an error tells what to do."""
+    """What Spark can carry it does then; for the rest an error has a remedy."""
     monkeypatch.setattr(log_forwarder, "CONNECT", 1.0)
     with taking(2) as (large, server):
         address = large.route.address._replace(key=key or "11" * 32)
@@ -190,7 +190,7 @@ def test_a_reader_of_the_output_that_is_paused():
 @pytest.mark.parametrize("length", [-1, 1 << 62, driver_link.PAYLOAD + 1])
 @pytest.mark.parametrize("kind", [driver_link.LINES, driver_link.RESULT, 99, -1])
 def test_a_head_that_makes_no_sense(kind, length):
-    """Of a task that has proved itself; others are heard."""
+    """Of a task that has proved itself; the results of others are received."""
     if (kind, length) == (driver_link.RESULT, driver_link.PAYLOAD + 1):
         pytest.skip("a result may be as long")
     with taking(2) as (large, server):

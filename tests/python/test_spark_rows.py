@@ -104,11 +104,11 @@ def test_an_error_of_spark_reaches_both(good):
     def in_child():
         feed.open()
         read(feed.read())
-        return "told"
+        return "explained"
 
     seen.append(child.call(in_child, feed.start))
     feed.close()
-    assert seen == ["told"]
+    assert seen == ["explained"]
     assert repr(feed.error) == "ArithmeticError('no such row')"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a call that waits long tells the logger "sparkring", and what its handlers may do."""
+"""Warnings of a call that waits long to the logger "sparkring", and what its handlers may do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WAITS = r"rank 0 has waited .* in allreduce.* for: rank 1 "
 
 
 class Keep(logging.Handler):
-    """Keeps the records, and does what it is told with each."""
+    """Keeps the records, and does what the test wants with each."""
 
     def __init__(self, act=lambda record: None):
         super().__init__()
@@ -71,7 +71,7 @@ def test_it_is_printed_unless_logging_is_set_up():
 
 
 def ask_about_a_request():
-    """A request tells whoever asks about it; so it is told with the interpreter lock held, too."""
+    """A request warns the caller of test() or wait(), also with the interpreter lock held."""
     with open_impatient() as comm:
         keep = Keep()
         if comm.rank == 1:
@@ -155,7 +155,7 @@ def stay_silent():
     return keep.texts()
 
 
-def log_as_the_environment_says(gate):
+def log_as_the_environment_sets(gate):
     with open_comm() as comm:
         keep = Keep(lambda record: gate.touch())
         if comm.rank == 1:
@@ -167,7 +167,7 @@ def log_as_the_environment_says(gate):
 def test_the_environment_has_the_default(monkeypatch, tmp_path):
     monkeypatch.setenv("SPARKRING_WARN_AFTER", "0.3")
     assert run(2, stay_silent) == [[], []]
-    assert run(2, log_as_the_environment_says, tmp_path / "gate")[0] != []
+    assert run(2, log_as_the_environment_sets, tmp_path / "gate")[0] != []
 
 
 def test_seconds():

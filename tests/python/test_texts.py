@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the vignette on failures and the pages of docs/troubleshoot quote is what the core says."""
+"""The vignette on failures and the pages of docs/troubleshoot quote the core's texts."""
 
 from __future__ import annotations
 

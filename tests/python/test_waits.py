@@ -95,7 +95,7 @@ def raise_in(thread):
 def interrupt_soon(raise_interrupt, *arguments, comm=None):
     """Interrupt a moment after the first call, if there is a communicator to see it by.
 
-    What this returns tells when that was.
+    What this returns shows when that was.
     """
     times = []
 
@@ -131,7 +131,7 @@ def take_part(comm, name, gate):
 
 
 def judge(comm, error, ended, times):
-    """Check what was raised, and tell what matters in the end: when."""
+    """Check what was raised, and return what matters in the end: when."""
     if comm.rank == 0:
         assert type(error) is KeyboardInterrupt, repr(error)
         return times[0], ended
@@ -148,17 +148,17 @@ def judge(comm, error, ended, times):
 
 
 def interrupt_every_call(folder):
-    said = {}
+    results = {}
     for name in CALLS:
         comm = open_comm()
         outcome = take_part(comm, name, folder / name)
-        said[name] = judge(comm, *outcome)
+        results[name] = judge(comm, *outcome)
         with pytest.raises(sparkring.RingError):
             comm.barrier()
         comm.abort()
     with open_comm() as comm:
         assert comm.allreduce(1) == 3
-    return said
+    return results
 
 
 @pytest.mark.parametrize("shared", ["1", "0"])
@@ -210,7 +210,7 @@ def test_every_way_of_init(way, monkeypatch):
 
 
 def interrupt_after_exchange(folder):
-    """Rank 1 tells its endpoint and does not come."""
+    """Rank 1 shares its endpoint and does not come."""
     rank = int(os.environ["SPARKRING_RANK"])
     times = []
 
@@ -336,20 +336,20 @@ def wait_in_handler(gate):
         comm.barrier()
         comm.close()
         return True
-    said = []
+    results = []
     request = comm.allreduce_start(X)
 
     def handle(number, frame):
         gate.touch()
         try:
-            said.append(request.wait()[1])
+            results.append(request.wait()[1])
         except sparkring.BusyError:
-            said.append(3)
+            results.append(3)
 
     signal.signal(signal.SIGTERM, handle)
     interrupt_soon(os.kill, os.getpid(), signal.SIGTERM, comm=comm)
     comm.barrier()
-    assert (said, request.wait()[1]) == ([3], 3)
+    assert (results, request.wait()[1]) == ([3], 3)
     comm.close()
     return True
 

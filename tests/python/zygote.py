@@ -90,7 +90,7 @@ zygotes: dict[Any, Zygote] = {}
 
 
 def zygote_of(modules: tuple[str, ...]) -> Zygote:
-    """Return the zygote with these modules, and with what the environment now says."""
+    """Return the zygote with these modules, and with the environment as it is now."""
     read = {name: text for name, text in os.environ.items() if name.startswith(READ_AT_START)}
     key = (modules, tuple(sorted(read.items())))
     if key not in zygotes:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Calls of ring_apply(), a part at a time; sparklyr.py plays sparklyr, and hands over what that
-# does, in the same shapes. The first argument says which part, the second names a folder of the
+# does, in the same shapes. The first argument is the part, the second names a folder of the
 # driver.
 
 ours <- asNamespace("sparkring")
@@ -50,12 +50,12 @@ wait_for <- function(text, file) {
   }
 }
 
-# What is asked of Spark, a line each. `told` is the hashes and, for rows that are dealt out, the
+# What is asked of Spark, a line each. `lines` has the hashes and, for rows that are dealt out, the
 # partitions and how many rows each has.
-sql <- function(told) {
-  if (length(told) == 0) return(ours$batches_hashes_sql(size))
-  keys <- ours$batches_keys(told[[1]], size)
-  numbers <- lapply(strsplit(told[-1], " ", fixed = TRUE), as.double)
+sql <- function(lines) {
+  if (length(lines) == 0) return(ours$batches_hashes_sql(size))
+  keys <- ours$batches_keys(lines[[1]], size)
+  numbers <- lapply(strsplit(lines[-1], " ", fixed = TRUE), as.double)
   counts <- if (length(numbers) > 0) do.call(ours$batches_counts, numbers)
   placed <- ours$batches_place("packing", size, counts, 10000)
   c(ours$batches_select_sql(kinds), ours$batches_lines_sql(placed, keys), ours$batches_command())
@@ -81,7 +81,7 @@ returned <- function(rank) {
 }
 
 # The SQL that makes rows of the tables of all ranks, and what it reads: rank, piece and text.
-stored <- function(told) {
+stored <- function(lines) {
   utils::assignInNamespace("kept_rows", 2L, "sparkring")
   packed <- lapply(seq_len(size) - 1L, function(rank) ours$kept_pack(returned(rank)))
   agreed <- ours$kept_agree(lapply(packed, function(each) list(table = each["types"])))
@@ -89,7 +89,7 @@ stored <- function(told) {
     strings <- packed[[rank + 1L]]$strings
     if (length(strings) > 0) paste(rank, seq_along(strings), strings)
   }))
-  c(ours$kept_sql("kept", agreed, ours$batches_keys(told[[1]], size)), rev(strings))
+  c(ours$kept_sql("kept", agreed, ours$batches_keys(lines[[1]], size)), rev(strings))
 }
 
 # The SQL that writes columns of these types as JSON, that packs them, and that reads texts().
@@ -110,17 +110,17 @@ texts <- function(batches) {
   ours$carry_main(list(lapply(batches, ours$base64_bytes)), job)$text
 }
 
-# The driver's part: calls a function, whose arguments are told as name=value.
-drive <- function(name, told) {
+# The driver's part: calls a function with `arguments`, each as name=value.
+drive <- function(name, arguments) {
   Sys.umask("077")
   replaced <- list(slots_wait = function(...) size, slots_conf = function(...) "localhost",
                    barrier_job_launch = launch, random_bytes = draw)
   for (each in names(replaced)) utils::assignInNamespace(each, replaced[[each]], "sparkring")
-  args <- setNames(as.list(sub(".*?=", "", told, perl = TRUE)), sub("=.*", "", told))
+  args <- setNames(as.list(sub(".*?=", "", arguments, perl = TRUE)), sub("=.*", "", arguments))
   job <- ours$driver_job(get(name), args, 2L, NULL, size, NULL, 60, 0, list())
   job[c("kinds", "rows", "collect", "progress")] <- list(kinds, "all", TRUE, TRUE)
   tryCatch(
-    tell(ours$barrier_job_run(NULL, job, identity, NULL, FALSE, NULL, 60, 0)),
+    emit(ours$barrier_job_run(NULL, job, identity, NULL, FALSE, NULL, 60, 0)),
     error = function(error) {
       cat(class(error)[[1]], error$rank, conditionMessage(error), sep = "\n")
       writeLines(capture.output(print(unclass(error))), stderr())
@@ -129,7 +129,7 @@ drive <- function(name, told) {
 }
 
 # Tables whole, and of vectors their lengths and sums.
-tell <- function(values) {
+emit <- function(values) {
   if (is.data.frame(values)) return(write.csv(values, row.names = FALSE))
   for (value in values) cat(length(value), sum(value), "\n")
 }
@@ -144,7 +144,7 @@ launch <- function(job, table, packages) {
   list(rank_results = ours$rank_result_read(rows))
 }
 
-# In place of random_bytes(): a file tells what was drawn, for who looks for it elsewhere.
+# In place of random_bytes(): a file has what was drawn, for the test that looks for it elsewhere.
 random <- ours$random_bytes
 draw <- function(length) {
   bytes <- random(length)

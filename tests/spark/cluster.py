@@ -6,7 +6,7 @@ one is that of the master, and of the driver: a thread that enters `driver()` op
 there, and so do the processes that it starts. Java is started without Spark's scripts, as each of
 these starts a Java of its own first, only to find out the command.
 
-When a cluster ends, so does all that runs in its namespaces; `remains()` tells what is left.
+When a cluster ends, so does all that runs in its namespaces; `remains()` returns what is left.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ LOST_AFTER = 30  # seconds without a word
 
 
 def missing():
-    """Say why there can be no cluster here, if so."""
+    """Return why there can be no cluster here, if so."""
     if os.geteuid() != 0:
         return "network namespaces can be made by root alone"
     absent = [tool for tool in ("ip", "tc") if shutil.which(tool) is None]
@@ -65,7 +65,7 @@ class Cluster:
             "spark.driver.host": self.host,
             "spark.executor.memory": "512m",
             "spark.executor.extraJavaOptions": SMALL,
-            # An executor that is cut off is given up soon.
+            # An executor that is cut off is declared lost soon.
             "spark.executor.heartbeatInterval": "2s",
             "spark.network.timeout": f"{LOST_AFTER}s",
             "spark.network.timeoutInterval": "1s",
@@ -144,7 +144,7 @@ class Cluster:
     # ---- What can happen to it
 
     def pull_cable(self, host):
-        """Take a host off the network. Nobody is told."""
+        """Take a host off the network, without a notice to anyone."""
         inside(self.network.switch, "ip", "link", "set", f"port{host}", "nomaster")
 
     def plug_cable(self, host):
@@ -200,7 +200,7 @@ def wait_for_executors(context, count, explain=str):
 
 
 def until(condition, explain=str):
-    """Wait for it; `explain` says what is known when it does not come."""
+    """Wait for it; `explain` returns what is known when it does not come."""
     deadline = time.monotonic() + SOON
     while not condition():
         assert time.monotonic() < deadline, f"it has not come about after {SOON} s: {explain()}"
@@ -217,7 +217,7 @@ def alive(process):
 
 
 def scala_version(home):
-    """Which Scala this Spark is built with; Spark's scripts tell that to what they start."""
+    """Which Scala this Spark is built with; Spark's scripts pass that to what they start."""
     jar = next(home.glob("jars/spark-core_*.jar"))
     return jar.name.split("_")[1].split("-")[0]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# An R rank in a ring whose first two ranks are Python's: as worker.R, but told where rank 0 is.
+# An R rank in a ring whose first two ranks are Python's: worker.R with the address of rank 0.
 
 library(sparkring)
 

@@ -11,7 +11,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 class PaperError(Exception):
-    """Has something to tell the driver."""
+    """Has a message for the driver."""
 
     def __init__(self, sheets):
         super().__init__(sheets)

@@ -49,11 +49,11 @@ def ring_apply(spark, frame, folder, function, deal=False, **arguments):
         try:
             assert driver.stdout.readline() == "sent\n", errors.read_text()
             rows = rdd.barrier().mapPartitions(worker(str(folder))).collect()
-            said, _ = driver.communicate("".join(rows), timeout=400)
+            output, _ = driver.communicate("".join(rows), timeout=400)
         finally:
             driver.kill()
     assert driver.returncode == 0, errors.read_text()
-    return said
+    return output
 
 
 def files(spark, frame, folder, deal):
@@ -73,8 +73,9 @@ def files(spark, frame, folder, deal):
 def kept(spark, folder):
     """Make the table that stays in Spark of the tables of apply.R's returned()."""
     hashes = spark.sql(asked("sql", folder)).first()["parts"]
-    sql, *told = asked("stored", folder, hashes).splitlines()
-    rows = [(int(rank), int(piece), text) for rank, piece, text in (x.split(" ", 2) for x in told)]
+    sql, *lines = asked("stored", folder, hashes).splitlines()
+    fields = (line.split(" ", 2) for line in lines)
+    rows = [(int(rank), int(piece), text) for rank, piece, text in fields]
     frame = spark.createDataFrame(rows, "rank int, piece int, text string")
     frame.createOrReplaceTempView("kept")
     return spark.sql(sql)
@@ -104,9 +105,9 @@ def counted(spark, frame, folder):
 def asked(*arguments):
     """What a part of the script prints."""
     with start(*arguments) as process:
-        said, _ = process.communicate(timeout=400)
+        output, _ = process.communicate(timeout=400)
     assert process.returncode == 0
-    return said
+    return output
 
 
 def start(*arguments, errors=None):
@@ -130,14 +131,14 @@ def worker(folder):
         context = BarrierTaskContext.get()
         addresses = ", ".join(json.dumps(info.address) for info in context.getTaskInfos())
         barrier = f"list(address = list({addresses}), partition = {context.partitionId()}L)"
-        told = [row["value"] for row in rows]
+        lines = [row["value"] for row in rows]
         home = SparkFiles.getRootDirectory()  # of all tasks of an executor
         before = sorted(os.listdir(home))
         context.barrier()
         done = subprocess.run(
             ["Rscript", "--vanilla", SparkFiles.get("apply.R"), "work", folder],
             cwd=home,
-            input="\n".join([barrier, *told]) + "\n",
+            input="\n".join([barrier, *lines]) + "\n",
             capture_output=True,
             text=True,
             timeout=400,

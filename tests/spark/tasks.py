@@ -36,7 +36,7 @@ def executor():
 
 
 def collect(comm):
-    """One call of each collective, on data that tells the ranks apart."""
+    """One call of each collective, on data that differs between the ranks."""
     rank = comm.rank
     comm.barrier()
     return {
@@ -99,7 +99,7 @@ def mpi_inside(comm, packages, library, failing=None):
 
 
 def unasked(rows):
-    """What a rank gets that does not say whether it wants encryption, and one that does not."""
+    """What a rank gets that sets no option of encryption, and a rank that turns it off."""
     with sparkring.init(shared_memory=False) as comm:
         comm.barrier()
         default = comm.encrypted, comm.link(comm.rank ^ 1)
@@ -178,12 +178,12 @@ def r_rank(script, token, partition_type="integer", columns=()):
         addresses = ", ".join(json.dumps(info.address) for info in context.getTaskInfos())
         partition = f"{context.partitionId()}{'L' if partition_type == 'integer' else ''}"
         barrier = f"list(address = list({addresses}), partition = {partition})"
-        told = [f"list(barrier = {barrier}, token = {json.dumps(token)})"]
+        lines = [f"list(barrier = {barrier}, token = {json.dumps(token)})"]
         if columns:
-            told += [",".join(str(value) for value in row) for row in [columns, *rows]]
+            lines += [",".join(str(value) for value in row) for row in [columns, *rows]]
         process = subprocess.run(
             ["Rscript", "--vanilla", SparkFiles.get(script)],
-            input="\n".join(told) + "\n",
+            input="\n".join(lines) + "\n",
             capture_output=True,
             text=True,
             timeout=400,
@@ -235,13 +235,13 @@ def take_rows(rows):
 def r_program(script, token):
     """A function for mapPartitions that lets an R program be this task's rank.
 
-    It is one for sparkring-run, and is told what that would tell it: in its environment.
+    It is one for sparkring-run, and gets what that would pass it: in its environment.
     """
 
     def run(rows):
         context = BarrierTaskContext.get()
         addresses = [info.address.rpartition(":")[0] for info in context.getTaskInfos()]
-        told = {
+        variables = {
             "SPARKRING_RANK": str(context.partitionId()),
             "SPARKRING_SIZE": str(len(addresses)),
             "SPARKRING_ADDRESSES": ",".join(addresses),
@@ -249,7 +249,7 @@ def r_program(script, token):
         }
         process = subprocess.run(
             ["Rscript", "--vanilla", SparkFiles.get(script)],
-            env={**os.environ, **told},
+            env={**os.environ, **variables},
             capture_output=True,
             text=True,
             timeout=400,

@@ -30,7 +30,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors do not 
 
 
 def missing():
-    """Say why there can be no server here, if so."""
+    """Return why there can be no server here, if so."""
     if int(__version__.partition(".")[0]) < 4:
         return f"PySpark {__version__} brings no server of Spark Connect: scripts/setup connect"
     try:
@@ -67,7 +67,7 @@ def connected():
     shutil.rmtree(work)
 
 
-def tell(comm, factor):
+def scale(comm, factor):
     print(f"rank {comm.rank} works")
     comm.progress(1, 1)
     total = float(comm.allreduce(np.array(factor * comm.rank)))
@@ -83,11 +83,11 @@ def sleep(comm, folder):
 
 
 def test_results_and_output(connected, capfd):
-    first = run(tell, args=(0.5,))  # the active session, and as many ranks as there are slots
+    first = run(scale, args=(0.5,))  # the active session, and as many ranks as there are slots
     assert [value[:4] for value in first] == [(rank, 4, 0, 3.0) for rank in range(4)]
-    said = capfd.readouterr().out.splitlines()
-    assert {f"[{rank}] rank {rank} works" for rank in range(4)} <= set(said)
-    second = run(tell, args=(0.5,), num_proc=2, spark=connected, verbose=0)
+    lines = capfd.readouterr().out.splitlines()
+    assert {f"[{rank}] rank {rank} works" for rank in range(4)} <= set(lines)
+    second = run(scale, args=(0.5,), num_proc=2, spark=connected, verbose=0)
     assert [value[:4] for value in second] == [(rank, 2, 0, 0.5) for rank in range(2)]
     assert not {value[-1] for value in first} & {value[-1] for value in second}
 
@@ -129,7 +129,7 @@ def test_interrupt_ends_the_ranks(connected, tmp_path):
 
 def test_too_few_slots(connected):
     with pytest.raises(sparkring.InvalidError, match=r"^5 ranks need") as caught:
-        run(tell, args=(1.0,), num_proc=5)
+        run(scale, args=(1.0,), num_proc=5)
     assert f"{TWO_EXECUTORS} has 4: 2 executors x (2 cores / 1 per task)" in str(caught.value)
 
 
@@ -149,7 +149,7 @@ def test_slots_that_others_hold(connected, tmp_path):
     try:
         until((tmp_path / "held").exists)
         with pytest.raises(sparkring.TimeoutError, match="other jobs of this application hold"):
-            run(tell, args=(1.0,), num_proc=4, timeout=2, verbose=0)
+            run(scale, args=(1.0,), num_proc=4, timeout=2, verbose=0)
     finally:
         connected.interruptTag("holder")
         holder.join()
@@ -185,7 +185,7 @@ def test_resources(connected):
     two = ResourceProfileBuilder().require(TaskResourceRequests().cpus(2)).build
     assert run(lambda comm: comm.size, resources=two, verbose=0) == [2, 2]
     with pytest.raises(sparkring.InvalidError, match=r"2 executors x \(2 cores / 2 per task\)"):
-        run(tell, args=(1.0,), num_proc=3, resources=two)
+        run(scale, args=(1.0,), num_proc=3, resources=two)
 
 
 def test_relative_checkpoint(connected):

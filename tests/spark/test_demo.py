@@ -37,6 +37,6 @@ def test_digits(spark, capfd, monkeypatch):
 
 def test_iris(spark, four):
     spark.sparkContext.addFile(str(DEMO / "iris.R"))
-    said = four(tasks.r_program("iris.R", secrets.token_hex(32)))
-    assert "all 4 ranks hold the same weights: TRUE" in said[0]
-    assert said[1:] == ["", "", ""]
+    outputs = four(tasks.r_program("iris.R", secrets.token_hex(32)))
+    assert "all 4 ranks hold the same weights: TRUE" in outputs[0]
+    assert outputs[1:] == ["", "", ""]

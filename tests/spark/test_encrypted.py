@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where Spark encrypts its own traffic, ranks do, too, unless they are told not to."""
+"""Where Spark encrypts its own traffic, ranks do, too, unless an option turns it off."""
 
 import secrets
 from pathlib import Path
@@ -39,6 +39,6 @@ def test_run(spark, capsys):
         return comm.encrypted
 
     assert run(work, num_proc=4) == [True] * 4
-    said = capsys.readouterr().out
-    assert [f"[{rank}] a secret" in said for rank in range(4)] == [True] * 4
-    assert "live output is off" not in said
+    output = capsys.readouterr().out
+    assert [f"[{rank}] a secret" in output for rank in range(4)] == [True] * 4
+    assert "live output is off" not in output

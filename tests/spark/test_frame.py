@@ -258,9 +258,9 @@ def test_a_killed_rank_and_a_restart(spark, capfd):
     assert found == [(1, (values, float(sum(map(sum, IDS))))) for values in IDS]
     found = run(work, num_proc=2, frame=frame, max_restarts=1, verbose=0)
     assert [x for _, (values, _) in found for x in values] == list(chain(*IDS))
-    said = capfd.readouterr().out
-    assert "[1] rank 1 was here" in said
-    assert "launching all ranks again (1 of 1 times)" in said
+    output = capfd.readouterr().out
+    assert "[1] rank 1 was here" in output
+    assert "launching all ranks again (1 of 1 times)" in output
 
 
 @ON_TWO

@@ -18,7 +18,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def look(comm):
-    """Tell where this rank runs, and what it sees before and after it asks."""
+    """Return where this rank runs, and what it sees before and after it asks."""
     before = os.environ.get(VISIBLE)
     comm.torch_env()
     return os.getcwd(), before, comm.gpus(), os.environ.get(VISIBLE)
@@ -57,9 +57,11 @@ def configure(rows):
 def test_tasks_of_a_worker_that_is_used_again(four):
     again = set()
     for _ in range(3):
-        said = four(configure)
-        assert by_executor([(where, after) for where, _, _, after in said]) == [[["6"], ["7"]]] * 2
-        again |= {process for _, process, before, _ in said if before != "6,7"}
+        results = four(configure)
+        assert (
+            by_executor([(where, after) for where, _, _, after in results]) == [[["6"], ["7"]]] * 2
+        )
+        again |= {process for _, process, before, _ in results if before != "6,7"}
     assert again
 
 

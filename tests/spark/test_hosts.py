@@ -26,7 +26,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors do not 
 pytestmark = pytest.mark.parametrize("spark", [FOUR_HOSTS], indirect=True)
 
 STEPS, FATAL_STEP = 20, 10
-CALL_TIMEOUT = 10  # seconds after which a host that says nothing is given up
+CALL_TIMEOUT = 10  # seconds after which a silent host is declared lost
 
 
 # ---- Who is where
@@ -47,13 +47,13 @@ def kill_executor(comm):
     os.kill(tasks.executor(), signal.SIGKILL)
 
 
-def descend(comm, path, meet):
-    """Twenty steps, each saved. In the middle of the first attempt rank 1 meets with trouble."""
+def descend(comm, path, fail):
+    """Twenty steps, each saved. In the middle of the first attempt rank 1 calls `fail`."""
     checkpoint = Checkpoint(comm, path)
     first, weights = checkpoint.restore(default=(0, np.zeros(1000)))
     for step in range(first, STEPS):
-        if comm.attempt == 0 and comm.rank == 1 and step == FATAL_STEP and meet:
-            meet(comm)
+        if comm.attempt == 0 and comm.rank == 1 and step == FATAL_STEP and fail:
+            fail(comm)
             time.sleep(1000)
         data = np.random.default_rng((step, comm.rank)).normal(size=1000)
         weights = 0.9 * weights + comm.allreduce(data)
@@ -109,20 +109,25 @@ def test_host_that_is_cut_off(spark, cluster, tmp_path):
     cluster.wait_for_executors(spark.sparkContext)
 
 
-# ---- Frameworks are told the hosts' addresses
+# ---- Frameworks get the hosts' addresses
 
 
 def configure(comm):
-    """What frameworks are told; and whether another host reaches the ports that they would bind."""
-    told = {
+    """Return the settings of frameworks; check that another host reaches the ports in them."""
+    config = {
         "tensorflow": comm.tf_config()["cluster"]["worker"],
         "torch": comm.torch_env(),
         "jax": comm.jax_config()["coordinator_address"],
         "lightgbm": comm.lightgbm_config()["machines"].split(","),
     }
-    for server in (*told["tensorflow"], told["jax"], *told["lightgbm"], address_of(told["torch"])):
+    for server in (
+        *config["tensorflow"],
+        config["jax"],
+        *config["lightgbm"],
+        address_of(config["torch"]),
+    ):
         assert crosses(comm, server), server
-    return told
+    return config
 
 
 def address_of(variables):
@@ -150,8 +155,8 @@ def crosses(comm, server):
         return bool(comm.allreduce(np.array(came)))
 
 
-def check(told, cluster):
-    for rank, each in enumerate(told):
+def check(configs, cluster):
+    for rank, each in enumerate(configs):
         hosts = [server.rsplit(":", 1)[0] for server in each["tensorflow"]]
         assert sorted(hosts) == cluster.addresses
         assert [server.rsplit(":", 1)[0] for server in each["lightgbm"]] == hosts
@@ -159,8 +164,8 @@ def check(told, cluster):
         places = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")
         assert [each["torch"][name] for name in places] == [str(rank), "4", "0", "1", str(rank)]
         assert each["torch"]["GLOO_SOCKET_IFNAME"] == each["torch"]["TP_SOCKET_IFNAME"] == "eth0"
-    assert len({address_of(each["torch"]) for each in told}) == 1
-    assert told[0]["tensorflow"] == told[3]["tensorflow"]
+    assert len({address_of(each["torch"]) for each in configs}) == 1
+    assert configs[0]["tensorflow"] == configs[3]["tensorflow"]
 
 
 def test_frameworks_in_run(spark, cluster):

@@ -41,7 +41,7 @@ def test_some_rows_of_a_data_frame(spark):
 
 @pytest.mark.parametrize("spark", [TWO_EXECUTORS], indirect=True)
 def test_dynamic_allocation(spark):
-    """A Spark that has begun without it is told that it has it, which is all that counts here."""
+    """A Spark that has begun without it gets the setting, which is all that counts here."""
     name = "spark.dynamicAllocation.enabled"
     settings = spark.sparkContext._jsc.sc().conf()
     rdd = spark.sparkContext.parallelize(range(2), 2).barrier().mapPartitions(tasks.describe)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One ring of R and Python: the tasks of two barrier stages that run at the same time.
 
-Each stage knows its own tasks only, so all ranks are told where rank 0 is, and the token.
+Each stage knows its own tasks only, so all ranks get the address of rank 0, and the token.
 """
 
 import secrets

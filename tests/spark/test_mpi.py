@@ -26,18 +26,18 @@ def program(request, tmp_path_factory):
 
 
 def test_a_program_inside_a_barrier_stage(four, program):
-    said = [[f"rank {rank} of 4: sum 10, 4 on this host"] for rank in range(4)]
-    said[0] = ["a warning", *said[0]]
-    assert four(tasks.mpi([program])) == [(lines, True) for lines in said]
+    expected = [[f"rank {rank} of 4: sum 10, 4 on this host"] for rank in range(4)]
+    expected[0] = ["a warning", *expected[0]]
+    assert four(tasks.mpi([program])) == [(lines, True) for lines in expected]
 
 
 @pytest.mark.parametrize(
     ("name", "vendor"), [("mpi", ("MPICH", (5, 0, 2))), ("openmpi", ("Open MPI", (5, 0, 11)))]
 )
 def test_mpi4py_inside_a_barrier_stage(four, name, vendor):
-    said = [[f"rank {rank} of 4: {vendor}"] for rank in range(4)]
+    expected = [[f"rank {rank} of 4: {vendor}"] for rank in range(4)]
     script = str(PROGRAMS / "mpi_script.py")
-    assert four(tasks.mpi([PYTHONS[name], script])) == [(lines, True) for lines in said]
+    assert four(tasks.mpi([PYTHONS[name], script])) == [(lines, True) for lines in expected]
 
 
 def test_mpi_inside_the_ranks(spark):
@@ -45,17 +45,17 @@ def test_mpi_inside_the_ranks(spark):
     library = str(Path(sys.prefix, "mpi", "lib", "libmpi.so.12"))
     for _ in range(2):  # each job has processes of its own, so MPI can be initialized again
         assert run(tasks.mpi_inside, (str(packages), library), num_proc=4) == [[0, 1, 2, 3]] * 4
-    with pytest.raises(ArithmeticError, match="no solution") as told:
+    with pytest.raises(ArithmeticError, match="no solution") as caught:
         run(tasks.mpi_inside, (str(packages), library, 1), num_proc=3)
-    assert told.value.__cause__.rank == 1
+    assert caught.value.__cause__.rank == 1
 
 
 def test_jobs_of_programs(spark, program, capfd):
     for _ in range(2):  # the ranks of both are forked from the same workers
         mpi([program], num_proc=4, spark=spark, pmix=True)
-        said = capfd.readouterr().out.splitlines()
+        expected = capfd.readouterr().out.splitlines()
         for rank in range(4):
-            assert said.count(f"[{rank}] rank {rank} of 4: sum 10, 4 on this host") == 1
+            assert expected.count(f"[{rank}] rank {rank} of 4: sum 10, 4 on this host") == 1
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,13 @@ def test_jobs_of_programs(spark, program, capfd):
     [("kill", "was killed by SIGKILL"), ("abort", "called MPI_Abort with exit code 7")],
 )
 def test_a_program_that_fails_ends_the_job(spark, program, what, how):
-    with pytest.raises(sparkring.AbortedError) as told:
+    with pytest.raises(sparkring.AbortedError) as caught:
         mpi([program, what], num_proc=4, pmix=True)
-    text = str(told.value)
+    text = str(caught.value)
     assert text.startswith("rank 3 (")
     first = "" if "openmpi" in program and what == "abort" else f"rank 3 begins to {what}"
     assert f"): the program {program!r} {how}; its last lines:\n{first}" in text
-    assert isinstance(told.value.__cause__, RankError)
+    assert isinstance(caught.value.__cause__, RankError)
 
 
 @pytest.mark.parametrize("spark", [ENCRYPTED], indirect=True)
@@ -85,8 +85,8 @@ def test_programs_here(program, capfd):
 
 
 @pytest.mark.parametrize("spark", [FOUR_HOSTS], indirect=True)
-def test_hosts_are_told_apart(four, program):
+def test_hosts_are_distinguished(four, program):
     """MPI finds one rank on each host, and connects the hosts by itself."""
-    said = [[f"rank {rank} of 4: sum 10, 1 on this host"] for rank in range(4)]
-    said[0] = ["a warning", *said[0]]
-    assert four(tasks.mpi([program])) == [(lines, True) for lines in said]
+    expected = [[f"rank {rank} of 4: sum 10, 1 on this host"] for rank in range(4)]
+    expected[0] = ["a warning", *expected[0]]
+    assert four(tasks.mpi([program])) == [(lines, True) for lines in expected]

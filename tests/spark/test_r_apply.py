@@ -56,8 +56,8 @@ def test_the_error_of_a_rank_reaches_the_driver(rows, apply):
 
 def test_rows_are_dealt_out_in_their_order(spark, rows, tmp_path):
     """Rank 0 has the first, and each has as many, whatever the partitions have."""
-    said = sparklyr.ring_apply(spark, rows, tmp_path, "fit", deal=True, scale=1)
-    table = list(csv.DictReader(io.StringIO(said)))
+    output = sparklyr.ring_apply(spark, rows, tmp_path, "fit", deal=True, scale=1)
+    table = list(csv.DictReader(io.StringIO(output)))
     assert [row["rows"] for row in table] == ["750"] * 4
     assert [row["first"] for row in table] == ["0", "750", "2500", "3250"]
     assert float(table[1]["pair"]) == sum([*range(750, 1000), *range(2000, 2500)]) + 375

@@ -33,7 +33,7 @@ ON_ONE = pytest.mark.parametrize("spark", [ONE_EXECUTOR], indirect=True)
 SOON = 60  # seconds: far less than ranks would take that are not ended
 
 
-def tell(comm, factor, plus=0.0):
+def scale(comm, factor, plus=0.0):
     print(f"rank {comm.rank} works")
     os.system(f"echo a child of {comm.rank}")
     total = float(comm.allreduce(np.array(factor * comm.rank + plus)))
@@ -59,17 +59,17 @@ def sums(comm, path, fails):
 @pytest.mark.quick
 @BOTH
 def test_results_and_output(spark, capfd):
-    first = run(tell, args=(0.5,), kwargs={"plus": 1.0}, spark=spark)
+    first = run(scale, args=(0.5,), kwargs={"plus": 1.0}, spark=spark)
     assert [value[:4] for value in first] == [(rank, 4, 0, 7.0) for rank in range(4)]
-    said = capfd.readouterr().out.splitlines()
+    output = capfd.readouterr().out.splitlines()
     lines = {line for rank in range(4) for line in (f"[{rank}] rank {rank} works",)}
     lines |= {f"[{rank}] a child of {rank}" for rank in range(4)}
-    assert lines <= set(said)
-    second = run(tell, args=(0.5,), num_proc=2, verbose=0)
+    assert lines <= set(output)
+    second = run(scale, args=(0.5,), num_proc=2, verbose=0)
     assert [value[:4] for value in second] == [(rank, 2, 0, 0.5) for rank in range(2)]
     assert not {value[-1] for value in first} & {value[-1] for value in second}
-    said = capfd.readouterr()
-    assert "[0]" not in said.out and "rank 0 works" not in said.out + said.err
+    output = capfd.readouterr()
+    assert "[0]" not in output.out and "rank 0 works" not in output.out + output.err
 
 
 def test_large_results(spark, tmp_path):
@@ -173,7 +173,7 @@ def test_killed_rank(spark, how):
     error = caught.value
     assert (error.rank, error.log) == (1, ["rank 1 was here"]) and error.host
     assert "\n\tat " not in "".join(traceback.format_exception(error))
-    if how == "worker":  # which only Spark can tell
+    if how == "worker":  # which only Spark can report
         assert "\n\tat " in error.__cause__.text
     else:
         assert error.__cause__ is None
@@ -214,9 +214,9 @@ def test_spark_is_quiet_about_a_killed_rank(tmp_path):
         [sys.executable, str(code)], capture_output=True, text=True, timeout=400, check=True
     )
     assert job.stdout.count(" was killed by SIGKILL") == 2
-    for step, said in enumerate(job.stderr.split("----\n")[:2]):
-        assert "[Stage" not in said
-        assert ("\tat " in said) == (step == 1)
+    for step, output in enumerate(job.stderr.split("----\n")[:2]):
+        assert "[Stage" not in output
+        assert ("\tat " in output) == (step == 1)
 
 
 @ON_TWO
@@ -262,12 +262,12 @@ def test_restart_goes_on_from_the_checkpoint(spark, tmp_path, capfd):
     ended = run(sums, args=(str(tmp_path / "b"), True), num_proc=4, max_restarts=2)
     assert {(attempt, first) for attempt, first, _ in ended} == {(1, 10)}
     assert {weights for _, _, weights in ended} == {undisturbed[0][2]}
-    said = capfd.readouterr()
+    output = capfd.readouterr()
     assert (
-        "was killed by SIGKILL" in said.out
-        and "launching all ranks again (1 of 2 times)" in said.out
+        "was killed by SIGKILL" in output.out
+        and "launching all ranks again (1 of 2 times)" in output.out
     )
-    assert "20" in said.out + said.err  # the bar or the line of its end
+    assert "20" in output.out + output.err  # the bar or the line of its end
 
 
 @ON_ONE
@@ -310,7 +310,7 @@ def test_ctrl_c_is_a_keyboard_interrupt(spark, tmp_path):
 
 def test_too_few_slots(spark):
     with pytest.raises(sparkring.InvalidError, match=r"^5 ranks need") as caught:
-        run(tell, args=(1.0,), num_proc=5)
+        run(scale, args=(1.0,), num_proc=5)
     room = {
         ONE_EXECUTOR: "local[4] has 4: 4 cores / 1 per task",
         TWO_EXECUTORS: f"{TWO_EXECUTORS} has 4: 2 executors x (2 cores / 1 per task)",
@@ -324,15 +324,15 @@ def test_resources(spark):
     two = ResourceProfileBuilder().require(TaskResourceRequests().cpus(2)).build
     assert run(lambda comm: comm.size, resources=two, verbose=0) == [2, 2]
     with pytest.raises(sparkring.InvalidError, match=r"2 executors x \(2 cores / 2 per task\)"):
-        run(tell, args=(1.0,), num_proc=3, resources=two)
+        run(scale, args=(1.0,), num_proc=3, resources=two)
     executors = ResourceProfileBuilder().require(ExecutorResourceRequests().cores(2)).build
     with pytest.raises(sparkring.UnsupportedError, match="asks for executors of its own"):
-        run(tell, args=(1.0,), num_proc=1, resources=executors)
+        run(scale, args=(1.0,), num_proc=1, resources=executors)
     gpu = ResourceProfileBuilder().require(TaskResourceRequests().resource("gpu", 1)).build
     with pytest.raises(
         sparkring.UnsupportedError, match=r"have no gpu: spark\.executor.*gpus\(1\)"
     ):
-        run(tell, args=(1.0,), num_proc=1, resources=gpu)
+        run(scale, args=(1.0,), num_proc=1, resources=gpu)
 
 
 @ON_TWO
@@ -373,7 +373,7 @@ def test_modules_that_only_the_driver_has(spark, tmp_path, monkeypatch):
 def test_resources_where_spark_takes_none(spark):
     two = ResourceProfileBuilder().require(TaskResourceRequests().cpus(2)).build
     with pytest.raises(sparkring.UnsupportedError, match="this Spark takes no resources: "):
-        run(tell, args=(1.0,), num_proc=1, resources=two)
+        run(scale, args=(1.0,), num_proc=1, resources=two)
 
 
 @ON_ONE
@@ -395,7 +395,7 @@ def test_slots_that_others_hold(spark):
         ):
             time.sleep(0.05)
         with pytest.raises(sparkring.TimeoutError, match="other jobs of this application hold"):
-            run(tell, args=(1.0,), num_proc=4, timeout=2)
+            run(scale, args=(1.0,), num_proc=4, timeout=2)
     finally:
         context.cancelJobGroup("holder")
         holder.join()

@@ -172,7 +172,7 @@ def driver_log(jvm, path):
 
 
 def fail(comm, note, plant):
-    """For `run`: tell the text in all ways that there are."""
+    """For `run`: output the text in all ways that there are."""
     print(f"rank {comm.rank} prints {plant.hex()}, {comm!r}")
     comm.barrier()
     if comm.rank == 0:
@@ -184,7 +184,7 @@ def fail(comm, note, plant):
 
 
 def fail_in_spark(token, plant):
-    """For mapPartitions: the task fails, which Spark tells in its own logs."""
+    """For mapPartitions: the task fails, which Spark writes to its own logs."""
 
     def work(rows):
         with sparkring.init(token=token) as comm:
@@ -209,8 +209,8 @@ def test_logs(spark, kept, places, tmp_path, capfd):
         with pytest.raises(PaperError):
             run(fail, args=(note_processes(tmp_path, plant), plant), num_proc=4)
         fail_of_spark(spark.sparkContext, token, plant)
-        said = capfd.readouterr()
-        places["shown"].write_text(said.out + said.err)
+        output = capfd.readouterr()
+        places["shown"].write_text(output.out + output.err)
         wait_for(plant, places, *places)
     assert len(kept) == 1
     assert search([*kept, token], places) == set()
@@ -221,12 +221,12 @@ def test_logs_of_ring_apply(spark, places, tmp_path, capfd):
     plant, token = secrets.token_bytes(32), secrets.token_bytes(32)
     folder = tmp_path / "ring_apply"
     folder.mkdir()
-    told = {"text": plant.hex(), "note": shlex.join(note_processes(tmp_path, plant))}
+    arguments = {"text": plant.hex(), "note": shlex.join(note_processes(tmp_path, plant))}
     places["errors"] = folder / "errors"
     with driver_log(spark._jvm, places["driver"]):
-        print(sparklyr.ring_apply(spark, sparklyr.table(spark), folder, "fail", **told))
-        said = capfd.readouterr()
-        places["shown"].write_text(said.out + said.err)
+        print(sparklyr.ring_apply(spark, sparklyr.table(spark), folder, "fail", **arguments))
+        output = capfd.readouterr()
+        places["shown"].write_text(output.out + output.err)
         wait_for(plant, places, "executors", "environ", "cmdline", "shown", "errors")
         fail_of_spark(spark.sparkContext, token, plant)
         wait_for(plant, places, "driver", "events")

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An allocator that fails when it is told to, for LD_PRELOAD. Counted are allocations on behalf of
+ * An allocator that fails on command, for LD_PRELOAD. Counted are allocations on behalf of
  * our library: those with a function of it among their callers, be it ours or R's that asks. The
- * k-th fails, and as many more as are told, since R collects garbage and asks once more. What our
+ * k-th fails, and as many more as the test sets, since R collects garbage and asks once more. What our
  * library itself has asked for and not freed yet is known, too. For glibc, and the main thread.
  */
 #include <errno.h>

@@ -124,7 +124,7 @@ def test_is_stripped(binary):
     assert binary.stat().st_size < 4 << 20
 
 
-def test_tells_nothing_of_where_it_was_made(binary):
+def test_shows_nothing_of_where_it_was_made(binary):
     data = binary.read_bytes()
     for path in (str(ROOT), ".venv", "../../", "/openssl/ssl/"):
         assert path.encode() not in data

@@ -56,8 +56,8 @@ test_that("each function names the argument that it lacks or cannot use", {
       expect_match(conditionMessage(error), named, info = name)
       expect_s3_class(error, "ring_error")
       remedy <- sub(".*is missing: pass ", "", conditionMessage(error))
-      said <- paste0("^(it, as in ", name, "\\(|a communicator|the number of ranks)")
-      if (remedy != conditionMessage(error)) expect_match(remedy, said, info = name)
+      start <- paste0("^(it, as in ", name, "\\(|a communicator|the number of ranks)")
+      if (remedy != conditionMessage(error)) expect_match(remedy, start, info = name)
     }
   }
   expect_error(ring_allreduce(table, 1), "not a Spark table: call the function in a function of ")
@@ -107,7 +107,7 @@ test_that("a value that an argument cannot have is an error on all ranks that na
     quote(ring_allreduce(comm, 1)), list(prescale = factor(2), postscale = c(1, 2))
   )
   results <- run_ring(2, {
-    said <- character()
+    texts <- character()
     for (i in seq(1, length(cases), by = 2)) {
       for (j in seq_along(cases[[i + 1]])) {
         call <- cases[[i]]
@@ -117,14 +117,14 @@ test_that("a value that an argument cannot have is an error on all ranks that na
         if (identical(value[[1]], as.name("none"))) value <- NULL # leaves the argument out
         if (bad) call[name] <- value
         text <- tryCatch(class(eval(call)), ring_error = conditionMessage)[[1]]
-        said <- c(said, paste(as.character(call[[1]]), names(cases[[i + 1]])[[j]], text))
+        texts <- c(texts, paste(as.character(call[[1]]), names(cases[[i + 1]])[[j]], text))
       }
     }
-    said
+    texts
   }, cases = cases)
-  for (said in unlist(results)) {
-    words <- strsplit(said, " ", fixed = TRUE)[[1]]
-    expect_match(said, paste0("`", words[[2]], "`"), fixed = TRUE, info = said)
+  for (text in unlist(results)) {
+    words <- strsplit(text, " ", fixed = TRUE)[[1]]
+    expect_match(text, paste0("`", words[[2]], "`"), fixed = TRUE, info = text)
   }
 })
 

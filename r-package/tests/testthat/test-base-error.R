@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-test_that("a condition tells status, rank and the user's call", {
+test_that("a condition has status, rank and the user's call", {
   comm <- local_world()
   mine <- function(values) ring_allreduce(comm, values)
   error <- tryCatch(mine(list(1)), ring_error = identity)
@@ -34,7 +34,7 @@ test_that("bad arguments of ring_init are errors that name them", {
   invalid(ring_init(NULL, 3), "`...` must be empty")
 })
 
-test_that("a bad barrier argument is an error that says what it must be", {
+test_that("the error for a bad barrier argument names what it must be", {
   invalid <- function(barrier, message) {
     expect_error(ring_init(barrier), message, class = "ring_error_invalid")
   }
@@ -51,7 +51,7 @@ test_that("a bad barrier argument is an error that says what it must be", {
   )
 })
 
-test_that("closures that sparklyr calls in another way than they think are told what to change", {
+test_that("the error for a closure that sparklyr calls in another way names the remedy", {
   invalid <- function(expression, message) {
     expect_error(expression, message, class = "ring_error_invalid")
   }
@@ -84,8 +84,8 @@ test_that("closures that sparklyr calls in another way than they think are told 
     "give the closure the argument, function\\(df, context, barrier\\)"
   )
   invalid(spark_worker_execute_closure(one, "g", list()), "for each group of g, .*`group_by`")
-  said <- function(df) ring_init(rank = 0, size = 1, addresses = "127.0.0.1")
-  alone <- spark_worker_execute_closure(said, NULL, list())
+  closure <- function(df) ring_init(rank = 0, size = 1, addresses = "127.0.0.1")
+  alone <- spark_worker_execute_closure(closure, NULL, list())
   expect_identical(ring_size(alone), 1L)
   ring_close(alone)
   alone <- spark_worker_execute_closure(one, NULL, list(), barrier_map = list())
@@ -124,18 +124,18 @@ test_that("missing ranks are named when the time is up", {
 })
 
 test_that("the token is in no error", {
-  said <- function(expression) {
+  text <- function(expression) {
     error <- tryCatch(expression, ring_error = identity)
     paste(format(conditionCall(error)), conditionMessage(error), collapse = " ")
   }
-  refused <- said(ring_init(rank = 0, size = 2, token = "open sesame"))
+  refused <- text(ring_init(rank = 0, size = 2, token = "open sesame"))
   expect_match(refused, "token = `<hidden>`.*no addresses were given")
-  refused <- said(ring_init(rank = 0, token = c("open", "sesame")))
+  refused <- text(ring_init(rank = 0, token = c("open", "sesame")))
   expect_match(refused, "token = `<hidden>`.*`token` must be one string or a raw vector$")
-  expect_no_match(said(ring_init(rank = 0, tok = "open sesame")), "sesame")
-  expect_no_match(said(ring_init(NULL, "open sesame")), "sesame")
+  expect_no_match(text(ring_init(rank = 0, tok = "open sesame")), "sesame")
+  expect_no_match(text(ring_init(NULL, "open sesame")), "sesame")
   expect_no_match(
-    said(ring_run(NULL, sum, num_proc = -1, options = list(token = "open sesame"))), "sesame"
+    text(ring_run(NULL, sum, num_proc = -1, options = list(token = "open sesame"))), "sesame"
   )
 })
 

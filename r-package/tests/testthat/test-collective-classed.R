@@ -96,17 +96,17 @@ test_that("min, max and average of them are of their class, and a sum of duratio
 
 test_that("what base R does not define for a class is an error before anything is sent", {
   comm <- local_world()
-  say <- function(x, op) {
+  text <- function(x, op) {
     tryCatch(ring_allreduce(comm, x, op), ring_error_invalid = conditionMessage)
   }
   expect_match(
-    say(Sys.Date(), "sum"), "\"sum\" is not defined for \"Date\" objects, and `x` is one: use"
+    text(Sys.Date(), "sum"), "\"sum\" is not defined for \"Date\" objects, and `x` is one: use"
   )
-  expect_match(say(Sys.Date(), "prod"), "\"prod\" is not defined for \"Date\" objects")
-  expect_match(say(.Date(1L), "lor"), "\"lor\" is not defined for \"Date\" objects")
-  expect_match(say(Sys.time(), "sum"), "\"sum\" is not defined for \"POSIXct\" objects")
+  expect_match(text(Sys.Date(), "prod"), "\"prod\" is not defined for \"Date\" objects")
+  expect_match(text(.Date(1L), "lor"), "\"lor\" is not defined for \"Date\" objects")
+  expect_match(text(Sys.time(), "sum"), "\"sum\" is not defined for \"POSIXct\" objects")
   lasted <- as.difftime(1, units = "secs")
-  expect_match(say(lasted, "prod"), "for \"difftime\" .* \"max\", \"sum\" or \"avg\"")
+  expect_match(text(lasted, "prod"), "for \"difftime\" .* \"max\", \"sum\" or \"avg\"")
   expect_error(ring_reduce(comm, Sys.Date()), "not defined", class = "ring_error_invalid")
   expect_error(ring_reduce_scatter(comm, Sys.Date()), "not defined", class = "ring_error_invalid")
   expect_error(ring_allreduce_group(comm, list(1, Sys.Date())), "`xs\\[\\[2\\]\\]` is one")

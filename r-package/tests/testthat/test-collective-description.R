@@ -105,7 +105,7 @@ test_that("ranks whose classes or units differ learn both", {
   expect_same(.Date(1L), .Date(2), ring_broadcast(comm, x))
 })
 
-test_that("what says the same does not differ", {
+test_that("descriptions that mean the same do not differ", {
   expect_same(c(1, 2), array(1:2 + 0, 2), ring_allreduce(comm, x))
   expect_same(structure(1:2, note = "one"), structure(3:4, note = "two"), ring_allreduce(comm, x))
   expect_same(c(a = 1)[0], double(), ring_allreduce(comm, x))
@@ -116,7 +116,7 @@ test_that("what says the same does not differ", {
   expect_same(unnamed, matrix(2, 1, 2), ring_allreduce(comm, x))
 })
 
-test_that("long names are told in short, and by a digest where they differ", {
+test_that("an error shortens long names, and has their digests where they differ", {
   long <- paste0(strrep("\u00e9", 30), 1:100)
   other <- rev(long)
   results <- compare(setNames(1:100, long), setNames(1:100, c(long[1:50], other[1:50])),

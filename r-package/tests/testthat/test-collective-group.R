@@ -19,7 +19,7 @@ test_that("groups give what a call for each vector gives, of several types", {
   for (result in results) expect_identical(result, list(TRUE, TRUE, TRUE, TRUE))
 })
 
-test_that("minloc and maxloc tell the ranks", {
+test_that("minloc and maxloc return the ranks", {
   results <- run_ring(3, {
     list(
       least = ring_minloc(comm, c(a = rank, b = -rank, c = if (rank == 1) NaN else 0)),

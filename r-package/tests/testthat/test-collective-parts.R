@@ -79,9 +79,9 @@ test_that("scatter and alltoall cut into equal parts", {
       check <- function(name) {
         xs <- lapply(every, `[[`, name)
         scattered <- vapply(ranks, function(root) {
-          told <- if (rank == root) xs[[root + 1L]] else rev(xs[[rank + 1L]])
-          dim(told) <- dim(xs[[1L]])
-          identical(ring_scatter(comm, told, root), part(xs[[root + 1L]], rank))
+          given <- if (rank == root) xs[[root + 1L]] else rev(xs[[rank + 1L]])
+          dim(given) <- dim(xs[[1L]])
+          identical(ring_scatter(comm, given, root), part(xs[[root + 1L]], rank))
         }, NA)
         came <- concatenated(lapply(xs, part, rank))
         all(scattered, identical(ring_alltoall(comm, xs[[rank + 1L]]), came))

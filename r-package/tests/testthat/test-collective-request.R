@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # What rank 1, which comes late, learns of an abort. It makes the call that rank 0 has started.
-be_told <- function(comm) {
+be_failed <- function(comm) {
   tryCatch(repeat ring_broadcast(comm, double(10), root = 1), ring_error_aborted = conditionMessage)
 }
 
@@ -63,7 +63,7 @@ test_that("many requests are outstanding, and waited for in any order", {
   }
 })
 
-test_that("a request tells whether it is done", {
+test_that("ring_test() returns whether a request is done", {
   results <- run_ring(2, {
     if (rank == 1) {
       ring_broadcast(comm, 0L)
@@ -168,15 +168,15 @@ test_that("a communicator that is dropped with its requests ends them", {
       c(comm_live(), request_live())
     } else {
       wait_for_file(file)
-      be_told(comm)
+      be_failed(comm)
     }
-  }, file = file, wait_for_file = wait_for_file, be_told = be_told)
+  }, file = file, wait_for_file = wait_for_file, be_failed = be_failed)
   unlink(file)
   expect_identical(results[[1]], c(0L, 0L))
   expect_match(results[[2]], "dropped it without closing it")
 })
 
-test_that("a failure is told by every request that is outstanding, and by those to come", {
+test_that("a failure is reported by every outstanding request, and by later ones", {
   results <- run_ranks(2, {
     comm <- open()
     started <- ring_comm_split(comm, 0L)
@@ -234,9 +234,9 @@ test_that("an abort ends the requests of this rank", {
       tryCatch(ring_wait(request), ring_error_aborted = conditionMessage)
     } else {
       wait_for_file(file)
-      be_told(comm)
+      be_failed(comm)
     }
-  }, file = file, wait_for_file = wait_for_file, be_told = be_told)
+  }, file = file, wait_for_file = wait_for_file, be_failed = be_failed)
   unlink(file)
   for (message in results) expect_match(message, "no more")
 })
@@ -255,9 +255,9 @@ test_that("an interrupt ends a wait, and all ranks learn it", {
     } else {
       tools::pskill(ring_recv(comm, 0L, 0), tools::SIGINT)
       wait_for_file(file)
-      be_told(comm)
+      be_failed(comm)
     }
-  }, file = file, wait_for_file = wait_for_file, be_told = be_told)
+  }, file = file, wait_for_file = wait_for_file, be_failed = be_failed)
   unlink(file)
   expect_identical(results[[1]][[1]], c("interrupt", "condition"))
   expect_identical(results[[1]][[2]], "ring_error_aborted")
@@ -282,9 +282,9 @@ test_that("a time limit of R ends a wait", {
       message
     } else {
       wait_for_file(file)
-      be_told(comm)
+      be_failed(comm)
     }
-  }, file = file, wait_for_file = wait_for_file, be_told = be_told)
+  }, file = file, wait_for_file = wait_for_file, be_failed = be_failed)
   unlink(file)
   expect_match(results[[1]], "time limit")
   expect_match(results[[2]], "interrupted")
@@ -379,7 +379,7 @@ test_that("bad groups are errors that name the vector", {
   invalid(ring_allreduce_group(comm, list(), "median"), "median")
 })
 
-test_that("ranks whose groups differ hear of it", {
+test_that("ranks whose groups differ get an error", {
   results <- run_ranks(2, {
     comm <- open()
     xs <- if (rank == 0) list(double(2), double(3)) else list(double(3), double(2))

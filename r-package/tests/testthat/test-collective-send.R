@@ -32,14 +32,14 @@ test_that("messages go to one rank, in order", {
 
 test_that("peers and roots that are no rank are errors, and the communicator goes on", {
   results <- run_ring(2, {
-    said <- function(code) tryCatch(code, ring_error_invalid = conditionMessage)
+    text <- function(code) tryCatch(code, ring_error_invalid = conditionMessage)
     messages <- c(
-      said(ring_send(comm, 1, 2)), said(ring_recv(comm, 1, 2)),
-      said(ring_reduce(comm, 1, root = 2)), said(ring_gather(comm, 1, 2)),
-      said(ring_gatherv(comm, 1, 2)), said(ring_scatter(comm, 1:2, 2)),
-      said(ring_scatterv(comm, 1:2, c(1, 1), 2))
+      text(ring_send(comm, 1, 2)), text(ring_recv(comm, 1, 2)),
+      text(ring_reduce(comm, 1, root = 2)), text(ring_gather(comm, 1, 2)),
+      text(ring_gatherv(comm, 1, 2)), text(ring_scatter(comm, 1:2, 2)),
+      text(ring_scatterv(comm, 1:2, c(1, 1), 2))
     )
-    own <- c(said(ring_send(comm, 1, rank)), said(ring_recv(comm, 1, rank)))
+    own <- c(text(ring_send(comm, 1, rank)), text(ring_recv(comm, 1, rank)))
     list(messages = messages, own = own, sum = ring_allreduce(comm, 1))
   })
   for (result in results) {

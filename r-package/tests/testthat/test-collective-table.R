@@ -85,15 +85,15 @@ test_that("ring_table crosses several variables", {
 
 test_that("ring_table fails on every rank, and the communicator goes on", {
   results <- run_ring(2, {
-    said <- function(code) tryCatch(code, error = conditionMessage)
+    text <- function(code) tryCatch(code, error = conditionMessage)
     odd <- rank == 1
     list(
-      lengths = said(ring_table(comm, 1:2, if (odd) 1:3 else 1:2)),
-      kinds = said(ring_table(comm, 1, if (odd) factor("a") else "a")),
-      number = said(do.call(ring_table, c(list(comm, a = 1), if (odd) list(b = 2)))),
-      times = said(ring_table(comm, if (odd) Sys.time() else "a")),
-      nothing = said(ring_table(comm)), list = said(ring_table(comm, if (odd) sum else 1)),
-      units = said(ring_table(comm, as.difftime(1, units = c("mins", "secs")[[rank + 1]]))),
+      lengths = text(ring_table(comm, 1:2, if (odd) 1:3 else 1:2)),
+      kinds = text(ring_table(comm, 1, if (odd) factor("a") else "a")),
+      number = text(do.call(ring_table, c(list(comm, a = 1), if (odd) list(b = 2)))),
+      times = text(ring_table(comm, if (odd) Sys.time() else "a")),
+      nothing = text(ring_table(comm)), list = text(ring_table(comm, if (odd) sum else 1)),
+      units = text(ring_table(comm, as.difftime(1, units = c("mins", "secs")[[rank + 1]]))),
       after = ring_table(comm, rank)
     )
   })

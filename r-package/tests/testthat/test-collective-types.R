@@ -126,7 +126,7 @@ test_that("the warning names the user's call, and as an error it leaves the ring
   }
 })
 
-test_that("integers and doubles do not meet in a sum or a product", {
+test_that("integers of one rank and doubles of another are refused in a sum or a product", {
   for (op in c("sum", "prod")) {
     results <- run_ranks(2, op = op, {
       comm <- open(call_timeout = 20)

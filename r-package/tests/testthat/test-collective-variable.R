@@ -9,10 +9,10 @@ test_that("allgatherv, gatherv and scatterv take parts of any length", {
         x <- xs[[rank + 1L]]
         all <- concatenated(xs)
         on_root <- function(root) {
-          told <- if (rank == root) all else all[0]
-          if (!is.null(dim(all)) && rank != root) told <- steps(all, 0L)
+          given <- if (rank == root) all else all[0]
+          if (!is.null(dim(all)) && rank != root) given <- steps(all, 0L)
           gathered <- identical(ring_gatherv(comm, x, root), if (rank == root) all)
-          gathered && identical(ring_scatterv(comm, told, vapply(xs, extent, 1), root), x)
+          gathered && identical(ring_scatterv(comm, given, vapply(xs, extent, 1), root), x)
         }
         identical(ring_allgatherv(comm, x), all) && all(vapply(ranks, on_root, NA))
       }
@@ -23,7 +23,7 @@ test_that("allgatherv, gatherv and scatterv take parts of any length", {
   }
 })
 
-test_that("counts are told where they are unknown", {
+test_that("a rank that does not know the counts receives them", {
   results <- run_ring(2, {
     x <- double(2)
     calls <- function(call) {
@@ -87,31 +87,31 @@ test_that("uneven parts lose the names of the last dimension only", {
 
 test_that("parts that do not add up are errors, and the communicator goes on", {
   results <- run_ring(2, {
-    said <- function(code) tryCatch(code, ring_error_invalid = conditionMessage)
+    text <- function(code) tryCatch(code, ring_error_invalid = conditionMessage)
     list(
       equal = c(
-        said(ring_scatter(comm, 1:3)), said(ring_reduce_scatter(comm, 1:3)),
-        said(ring_alltoall(comm, 1:3))
+        text(ring_scatter(comm, 1:3)), text(ring_reduce_scatter(comm, 1:3)),
+        text(ring_alltoall(comm, 1:3))
       ),
-      matrix = said(ring_alltoall(comm, matrix(1:6, 2))),
-      length = said(ring_alltoallv(comm, 1:3, 3)),
-      negative = said(ring_scatterv(comm, 1:3, c(4, -1))),
-      sum = said(ring_alltoallv(comm, 1:3, c(1, 1))),
-      columns = said(ring_alltoallv(comm, matrix(1:6, 2), c(3, 3))),
-      root = if (rank == 0) said(ring_scatterv(comm, 1:3, c(1, 1))),
-      memory = said(ring_scatterv(comm, 1:3, c(2^52, 1))),
+      matrix = text(ring_alltoall(comm, matrix(1:6, 2))),
+      length = text(ring_alltoallv(comm, 1:3, 3)),
+      negative = text(ring_scatterv(comm, 1:3, c(4, -1))),
+      sum = text(ring_alltoallv(comm, 1:3, c(1, 1))),
+      columns = text(ring_alltoallv(comm, matrix(1:6, 2), c(3, 3))),
+      root = if (rank == 0) text(ring_scatterv(comm, 1:3, c(1, 1))),
+      memory = text(ring_scatterv(comm, 1:3, c(2^52, 1))),
       type = c(
-        said(ring_scatterv(comm, 1:3, c(1.5, 1.5))), said(ring_alltoallv(comm, 1:3, c(NA, 1))),
-        said(ring_alltoallv(comm, 1:3, "3")), said(ring_scatterv(comm, 1:3, NULL))
+        text(ring_scatterv(comm, 1:3, c(1.5, 1.5))), text(ring_alltoallv(comm, 1:3, c(NA, 1))),
+        text(ring_alltoallv(comm, 1:3, "3")), text(ring_scatterv(comm, 1:3, NULL))
       ),
-      missing = c(said(ring_reduce(comm, NA)), said(ring_reduce_scatter(comm, c(1L, NA)))),
+      missing = c(text(ring_reduce(comm, NA)), text(ring_reduce_scatter(comm, c(1L, NA)))),
       lists = c(
-        said(ring_reduce(comm, list())), said(ring_reduce_scatter(comm, list())),
-        said(ring_gather(comm, list())), said(ring_allgatherv(comm, list())),
-        said(ring_gatherv(comm, list())), said(ring_scatter(comm, list())),
-        said(ring_scatterv(comm, list(), c(0, 0))), said(ring_alltoall(comm, list())),
-        said(ring_alltoallv(comm, list(), c(0, 0))), said(ring_send(comm, list(), 1 - rank)),
-        said(ring_recv(comm, list(), 1 - rank))
+        text(ring_reduce(comm, list())), text(ring_reduce_scatter(comm, list())),
+        text(ring_gather(comm, list())), text(ring_allgatherv(comm, list())),
+        text(ring_gatherv(comm, list())), text(ring_scatter(comm, list())),
+        text(ring_scatterv(comm, list(), c(0, 0))), text(ring_alltoall(comm, list())),
+        text(ring_alltoallv(comm, list(), c(0, 0))), text(ring_send(comm, list(), 1 - rank)),
+        text(ring_recv(comm, list(), 1 - rank))
       ),
       after = ring_allreduce(comm, 1)
     )

@@ -49,7 +49,7 @@ test_that("NA in integers and logicals is an error before anything is sent", {
   results <- run_ring(2, {
     refuse <- function(x) tryCatch(ring_allreduce(comm, x), ring_error_invalid = conditionMessage)
     refused <- if (rank == 0) c(refuse(c(1L, 2L, NA)), refuse(c(NA, TRUE)))
-    # Rank 1 has heard nothing of it, and the ring is whole.
+    # Rank 1 has received nothing of the call, and the ring is whole.
     sum <- ring_allreduce(comm, 1L)
     list(refused = refused, sum = sum, avg = ring_allreduce(comm, c(NA, 1L), "avg"))
   })

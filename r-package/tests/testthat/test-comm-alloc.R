@@ -111,7 +111,7 @@ test_that("a world of one has ordinary vectors, and bad arguments are errors tha
 })
 
 test_that("memory that R has dropped is used again", {
-  skip_if_not(file.exists("/proc/self/smaps_rollup"), "there is no file to tell its memory")
+  skip_if_not(file.exists("/proc/self/smaps_rollup"), "no file shows the memory of the process")
   results <- run_ring(2, {
     resident_kb <- function() {
       lines <- readLines("/proc/self/smaps_rollup")

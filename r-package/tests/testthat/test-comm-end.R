@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# How R processes end: without ring_close(), forked, orphaned. None hangs, and the other ranks are
-# told.
+# How R processes end: without ring_close(), forked, orphaned. None hangs, and the other ranks get
+# an error.
 
 skip_on_cran() # kills processes
 
@@ -42,7 +42,7 @@ script_of <- function(way, options, began) {
 
 # Ranks 0 and 2 stay; rank 1 is another process each time, which the one that was started as rank 1
 # waits for.
-test_that("a process that ends without closing tells the others, whatever it was in", {
+test_that("the end of a process that has not closed is reported on the other ranks, in any call", {
   folder <- tempfile("ends")
   dir.create(folder)
   secret <- list(token = fresh_token(), timeout = 30)
@@ -61,16 +61,16 @@ test_that("a process that ends without closing tells the others, whatever it was
       comm <- open()
       error <- tryCatch(
         {
-          ring_barrier(comm) # the end of rank 1 may be heard here already
+          ring_barrier(comm) # the end of rank 1 may be reported here already
           if (rank == 2) wait_for_file(file_of("gate"))
           repeat ring_allreduce(comm, 1)
         },
         error = identity
       )
-      told <- as.numeric(Sys.time())
+      at <- as.numeric(Sys.time())
       if (rank == 0) file.create(file_of("gate"))
       ring_abort(comm)
-      list(error = error, told = told)
+      list(error = error, at = at)
     })
   }, ends = ends, folder = folder, script_of = script_of, wait_for_file = wait_for_file,
   secret = secret, options = secret)
@@ -80,7 +80,7 @@ test_that("a process that ends without closing tells the others, whatever it was
     expect_true(inherits(first$error, c("ring_error_aborted", "ring_error_peer_lost")), info = name)
     expect_identical(first$error$rank, 1L, info = name)
     # A second, and what a starved machine needs to end R.
-    expect_lt(first$told - results[[2]][[name]], 4, label = name)
+    expect_lt(first$at - results[[2]][[name]], 4, label = name)
     expect_s3_class(results[[3]][[name]]$error, "ring_error")
   }
   for (name in c("end_of_script", "quit", "error")) {
@@ -103,11 +103,11 @@ test_that("forked children can do nothing with what they inherit, and harm nothi
       function() ring_allgather_object(comm, 1), function() ring_comm_split(comm, 0),
       function() ring_close(comm), function() ring_wait(request), function() ring_test(request)
     )
-    said <- lapply(1:3, function(round) {
+    texts <- lapply(1:3, function(round) {
       request <<- if (rank == 0) ring_allreduce_start(comm, 1) # under way at the fork
-      said <- if (rank == 0) {
+      texts <- if (rank == 0) {
         parallel::mclapply(1:2, mc.cores = 2, function(i) {
-          said <- vapply(calls, FUN.VALUE = "", function(call) {
+          texts <- vapply(calls, FUN.VALUE = "", function(call) {
             tryCatch(as.character(call()), ring_error_invalid = conditionMessage)
           })
           if (round == 2) ring_abort(comm, "in a child")
@@ -115,22 +115,22 @@ test_that("forked children can do nothing with what they inherit, and harm nothi
             rm(comm, request, envir = globalenv())
             gc()
           }
-          c(said, sum(large))
+          c(texts, sum(large))
         })
       } else {
         request <<- ring_allreduce_start(comm, 1)
         NULL
       }
       stopifnot(ring_wait(request) == 2, ring_allreduce(comm, 1) == 2, large == 2)
-      said
+      texts
     })
     ring_close(comm)
-    said
+    texts
   })
-  for (said in unlist(results[[1]], recursive = FALSE)) {
-    expect_length(said, 16)
-    expect_match(said[1:15], "forked")
-    expect_identical(said[[16]], "2e+05")
+  for (texts in unlist(results[[1]], recursive = FALSE)) {
+    expect_length(texts, 16)
+    expect_match(texts[1:15], "forked")
+    expect_identical(texts[[16]], "2e+05")
   }
 })
 
@@ -157,7 +157,7 @@ test_that("a worker of Spark ends without its parent", {
   folder <- tempfile("orphan")
   dir.create(folder)
   waits <- file.path(folder, "waits")
-  said <- file.path(folder, "said")
+  report <- file.path(folder, "report")
   results <- run_ranks(2, {
     barrier <- list(address = rep("127.0.0.1", 2), partition = rank)
     if (rank == 1) {
@@ -166,7 +166,7 @@ test_that("a worker of Spark ends without its parent", {
         comm <- sparkring::ring_init(.(barrier), token = .(token), timeout = 30)
         writeLines("", .(waits))
         tryCatch(sparkring::ring_barrier(comm), error = function(error) {
-          writeLines(c(class(error)[[1]], conditionMessage(error)), .(said))
+          writeLines(c(class(error)[[1]], conditionMessage(error)), .(report))
           stop(error)
         })
       })
@@ -180,16 +180,16 @@ test_that("a worker of Spark ends without its parent", {
       wait_for_file(waits)
       Sys.sleep(0.2)
       tools::pskill(as.integer(readLines(file.path(folder, "parent"))), tools::SIGKILL)
-      wait_for_file(said)
+      wait_for_file(report)
       return(NULL)
     }
     comm <- ring_init(barrier, token = token, timeout = 30)
-    wait_for_file(said)
+    wait_for_file(report)
     tryCatch(ring_barrier(comm), ring_error = identity)
-  }, token = fresh_token(), folder = folder, waits = waits, said = said,
+  }, token = fresh_token(), folder = folder, waits = waits, report = report,
   wait_for_file = wait_for_file)
-  expect_identical(readLines(said)[[1]], "ring_error_aborted")
-  expect_match(readLines(said)[[2]], "rank 1 was orphaned during barrier\\(\\).*has ended")
+  expect_identical(readLines(report)[[1]], "ring_error_aborted")
+  expect_match(readLines(report)[[2]], "rank 1 was orphaned during barrier\\(\\).*has ended")
   expect_s3_class(results[[1]], "ring_error")
   expect_identical(results[[1]]$rank, 1L)
   expect_match(conditionMessage(results[[1]]), "rank 1 was orphaned")

@@ -1,51 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Choosing algorithms: rules, and what the communicator says about its choice.
+# Choosing algorithms: rules, and the communicator's explanation of its choice.
 
 alone <- function(...) ring_init(rank = 0, addresses = "localhost", ...)
 
-test_that("explain tells what the call moves", {
+test_that("explain returns what the call moves", {
   for (algorithm in c("direct", "doubling", "halving", "ring")) {
     results <- run_ranks(3, {
       comm <- open(algorithms = paste0("allreduce:", algorithm), shared_memory = FALSE)
-      said <- ring_comm_explain(comm, "allreduce", 8 * 5000)
+      plan <- ring_comm_explain(comm, "allreduce", 8 * 5000)
       before <- ring_counters(comm)
       ring_allreduce(comm, double(5000))
       after <- ring_counters(comm)
       ring_close(comm)
-      list(said = said, moved = Map(`-`, after, before))
+      list(plan = plan, moved = Map(`-`, after, before))
     }, algorithm = algorithm)
     for (rank in 0:2) {
-      said <- results[[rank + 1]]$said
+      plan <- results[[rank + 1]]$plan
       moved <- results[[rank + 1]]$moved
-      expect_identical(unlist(said[c("algorithm", "reason", "tier", "dtype")], use.names = FALSE),
+      expect_identical(unlist(plan[c("algorithm", "reason", "tier", "dtype")], use.names = FALSE),
                        c(algorithm, "rule", "loopback", "float64"))
-      expect_identical(said$backend, "native")
-      expect_identical(c(said$bytes, said$count), c(40000, 5000))
-      expect_false(said$runner_up == algorithm)
-      expect_gt(said$seconds, 0)
-      expect_gt(said$runner_up_seconds, 0)
+      expect_identical(plan$backend, "native")
+      expect_identical(c(plan$bytes, plan$count), c(40000, 5000))
+      expect_false(plan$runner_up == algorithm)
+      expect_gt(plan$seconds, 0)
+      expect_gt(plan$runner_up_seconds, 0)
       names <- c("messages_sent", "messages_received", "bytes_sent", "bytes_received")
-      expect_identical(unclass(said)[names], moved[names])
-      expect_match(format(said), sprintf(
+      expect_identical(unclass(plan)[names], moved[names])
+      expect_match(format(plan), sprintf(
         paste0("^allreduce of 40000 bytes \\(count 5000, float64\\) on 3 ranks over loopback: ",
                "%s \\(rule\\), about .*\nrank %d: %d steps, %d links; "),
-        algorithm, rank, said$steps, said$links
+        algorithm, rank, plan$steps, plan$links
       ))
     }
   }
 })
 
 test_that("nothing moves over links in shared memory", {
-  said <- run_ranks(2, {
+  plan <- run_ranks(2, {
     comm <- open()
-    said <- lapply(c(8, 2^20), ring_comm_explain, comm = comm, collective = "allreduce")
+    plan <- lapply(c(8, 2^20), ring_comm_explain, comm = comm, collective = "allreduce")
     ring_close(comm)
-    said
+    plan
   })[[1]]
-  expect_identical(vapply(said, `[[`, "", "algorithm"), c("slots", "arena"))
-  expect_identical(said[[1]]$reason, "shared memory")
-  expect_identical(c(said[[2]]$links, said[[2]]$bytes_sent), c(0, 0))
+  expect_identical(vapply(plan, `[[`, "", "algorithm"), c("slots", "arena"))
+  expect_identical(plan[[1]]$reason, "shared memory")
+  expect_identical(c(plan[[2]]$links, plan[[2]]$bytes_sent), c(0, 0))
 })
 
 test_that("ranges and defaults", {
@@ -66,9 +66,9 @@ test_that("a rule may not fit a dtype", {
   comm <- alone(algorithms = "allreduce:halving")
   on.exit(ring_close(comm))
   expect_identical(ring_comm_explain(comm, "allreduce", 8)$algorithm, "halving")
-  said <- ring_comm_explain(comm, "allreduce", 8, dtype = "float16")
-  expect_false(said$algorithm == "halving")
-  expect_match(said$text, "the rule cannot serve it")
+  plan <- ring_comm_explain(comm, "allreduce", 8, dtype = "float16")
+  expect_false(plan$algorithm == "halving")
+  expect_match(plan$text, "the rule cannot serve it")
 })
 
 test_that("bad questions", {

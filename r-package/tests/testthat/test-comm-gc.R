@@ -23,7 +23,7 @@ test_that("communicators that nobody holds are freed", {
   )
 })
 
-test_that("one that is dropped open frees its sockets and tells the other ranks", {
+test_that("a dropped open communicator frees its sockets, and the other ranks get an error", {
   skip_if_not(dir.exists("/proc/self/fd"), "there is no /proc/self/fd to count descriptors in")
   results <- run_ranks(2, {
     descriptors <- function() length(dir("/proc/self/fd"))

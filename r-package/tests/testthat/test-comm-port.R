@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # R's own server sockets set SO_REUSEADDR.
-test_that("who asks for it shares a port", {
+test_that("a server that asks for it shares a port", {
   comm <- local_world()
   port <- ring_port_reserve(comm)
   socket <- serverSocket(port)

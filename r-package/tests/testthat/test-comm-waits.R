@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Every call that can wait: Ctrl-C ends it, and the other ranks are told whom to ask.
+# Every call that can wait: Ctrl-C ends it, and the error on the other ranks names the rank.
 
 skip_on_cran() # interrupts processes, and waits
 
@@ -50,7 +50,7 @@ calls <- list(
 )
 messages <- c("send", "recv", "send_object", "recv_object")
 
-# Interrupts a process until it says in a file that it has noticed; one signal may come before the
+# Interrupts a process until it makes a file on an interrupt; one signal may come before the
 # wait that it is for.
 interrupt_until <- function(process, gate) {
   Sys.sleep(0.1)
@@ -85,7 +85,7 @@ be_interrupted <- function(comm, call, gate) {
 }
 
 # Another rank: what its calls end with.
-be_told <- function(comm, call) {
+be_failed <- function(comm, call) {
   error <- tryCatch(
     {
       call(comm)
@@ -115,14 +115,14 @@ test_that("an interrupt ends every call, and all ranks learn it", {
           be_interrupted(comm, call, gate)
         } else {
           sent <- if (rank == 1) interrupt_until(process, gate)
-          c(be_told(comm, call), sent = sent)
+          c(be_failed(comm, call), sent = sent)
         }
         try(ring_abort(comm), silent = TRUE)
         result
       }))
     },
     calls = calls, messages = messages, folder = folder, interrupt_until = interrupt_until,
-    guard = guard, be_interrupted = be_interrupted, be_told = be_told)
+    guard = guard, be_interrupted = be_interrupted, be_failed = be_failed)
     unlink(folder, recursive = TRUE)
     for (name in names(calls)) {
       first <- results[[1]][[name]]
@@ -138,7 +138,7 @@ test_that("an interrupt ends every call, and all ranks learn it", {
   }
 })
 
-test_that("an interrupt at top level ends a script, and the other rank is told", {
+test_that("an interrupt at top level ends a script, and the other rank gets an error", {
   folder <- tempfile("plain")
   dir.create(folder)
   gate <- file.path(folder, "gate")
@@ -150,56 +150,56 @@ test_that("an interrupt at top level ends a script, and the other rank is told",
       repeat ring_recv(comm, 1, 1) # an interrupt ends Rscript
     }
     interrupt_until(process, gate)
-    be_told(comm, ring_barrier)
-  }, gate = gate, interrupt_until = interrupt_until, be_told = be_told, lost = 0)
+    be_failed(comm, ring_barrier)
+  }, gate = gate, interrupt_until = interrupt_until, be_failed = be_failed, lost = 0)
   unlink(folder, recursive = TRUE)
   expect_true("ring_error" %in% results[[2]]$caught)
   expect_identical(results[[2]]$rank, 0L)
 })
 
-# ---- What a call says that waits long
+# ---- Warnings of a call that waits long
 
 impatient <- list(token = "a token of the tests, which is long", timeout = 30, warn_after = 0.3)
 
-test_that("a call that waits says so at once, and goes on", {
+test_that("a call that waits warns at once, and goes on", {
   results <- run_ranks(2, {
     comm <- open()
     if (rank == 1) Sys.sleep(3)
-    said <- character()
+    texts <- character()
     sum <- withCallingHandlers(ring_allreduce(comm, 1), ring_stall = function(stall) {
-      said <<- c(said, class(stall), conditionMessage(stall))
+      texts <<- c(texts, class(stall), conditionMessage(stall))
       invokeRestart("muffleMessage")
     })
     ring_close(comm)
-    list(said = said, sum = sum)
+    list(texts = texts, sum = sum)
   }, options = impatient)
   expect_identical(results[[1]]$sum, 2)
-  said <- results[[1]]$said
-  expect_identical(said[1:3], c("ring_stall", "message", "condition"))
-  expect_match(said[[4]], "^sparkring: rank 0 has waited .* in allreduce.* for: rank 1 .*\n$")
+  texts <- results[[1]]$texts
+  expect_identical(texts[1:3], c("ring_stall", "message", "condition"))
+  expect_match(texts[[4]], "^sparkring: rank 0 has waited .* in allreduce.* for: rank 1 .*\n$")
   expect_identical(results[[2]]$sum, 2)
 })
 
-test_that("a request says it to whoever waits for it", {
+test_that("a request warns the caller that waits for it", {
   results <- run_ranks(2, {
     comm <- open()
     if (rank == 1) Sys.sleep(3)
-    said <- character()
+    texts <- character()
     keep <- function(stall) {
-      said <<- c(said, conditionMessage(stall))
+      texts <<- c(texts, conditionMessage(stall))
       invokeRestart("muffleMessage")
     }
     request <- ring_allreduce_start(comm, 1)
     Sys.sleep(if (rank == 0) 0.8 else 0)
     withCallingHandlers(ring_test(request), ring_stall = keep)
-    tested <- length(said)
+    tested <- length(texts)
     sum <- withCallingHandlers(ring_wait(request), ring_stall = keep)
     ring_close(comm)
-    list(said = said, tested = tested, sum = sum)
+    list(texts = texts, tested = tested, sum = sum)
   }, options = impatient)
   expect_identical(results[[1]]$sum, 2)
   expect_gt(results[[1]]$tested, 0)
-  expect_match(results[[1]]$said[[1]], "rank 0 .*allreduce.*rank 1")
+  expect_match(results[[1]]$texts[[1]], "rank 0 .*allreduce.*rank 1")
 })
 
 test_that("a handler can end the wait, and errors of handlers are not lost", {
@@ -214,12 +214,12 @@ test_that("a handler can end the wait, and errors of handlers are not lost", {
     lapply(leave, function(wait) {
       comm <- open()
       if (rank == 1) Sys.sleep(3)
-      caught <- if (rank == 0) wait(comm) else be_told(comm, ring_barrier)$caught
+      caught <- if (rank == 0) wait(comm) else be_failed(comm, ring_barrier)$caught
       result <- list(caught = caught, shown = format(comm))
       ring_abort(comm)
       result
     })
-  }, leave = leave, be_told = be_told, options = impatient)
+  }, leave = leave, be_failed = be_failed, options = impatient)
   expect_identical(lapply(results[[1]], `[[`, "caught"), list("left", "mine"))
   for (result in c(results[[1]], results[[2]])) expect_match(result$shown, "broken$")
   for (result in results[[2]]) expect_true("ring_error" %in% result$caught)
@@ -242,16 +242,16 @@ test_that("a handler that ends or waits for what it interrupts does not hang", {
           error = conditionMessage
         )
       } else {
-        be_told(comm, case$call)$caught
+        be_failed(comm, case$call)$caught
       }
       result <- list(caught = caught, usable = grepl("open$", format(comm)))
       ring_abort(comm)
       result
     })
-  }, in_handler = in_handler, be_told = be_told, options = impatient)
-  said <- vapply(results[[1]], `[[`, "", "caught")
-  expect_match(said[1:2], "aborted the communicator: slow")
-  expect_identical(said[[3]], "mine")
+  }, in_handler = in_handler, be_failed = be_failed, options = impatient)
+  texts <- vapply(results[[1]], `[[`, "", "caught")
+  expect_match(texts[1:2], "aborted the communicator: slow")
+  expect_identical(texts[[3]], "mine")
   for (result in c(results[[1]], results[[2]])) expect_false(result$usable)
   for (result in results[[2]]) expect_true("ring_error" %in% result$caught)
 })

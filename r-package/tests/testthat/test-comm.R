@@ -32,7 +32,7 @@ test_that("ranks know their place, whatever shape sparklyr's barrier has", {
   }
 })
 
-test_that("rank 0's address is enough, and a ring without a token says so", {
+test_that("rank 0's address is enough, and a ring without a token warns", {
   shown <- run_ranks(2, {
     comm <- ring_init(
       rank = rank, size = size, root_address = "127.0.0.1", job = job, ports = c(22000, 30000),
@@ -130,7 +130,7 @@ test_that("a forked child opens one of its own", {
   expect_null(ring_barrier(comm))
 })
 
-test_that("a link has as many connections as it is told", {
+test_that("a link has as many connections as the option sets", {
   skip_if_not(dir.exists("/proc/self/fd"), "there is no directory of open files")
   links <- function(connections) {
     results <- run_ranks(2, connections = connections, {

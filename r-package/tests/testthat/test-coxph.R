@@ -289,17 +289,17 @@ test_that("an error of a hazard model is one on all ranks", {
   results <- run_ring(2, {
     data <- dealt(lung, rank, size)
     if (rank == 1) data$age[[1]] <- Inf
-    said <- function(...) {
+    text <- function(...) {
       tryCatch(ring_coxph(comm, ..., data = data), error = conditionMessage)
     }
-    list(said(time ~ sex), said(Surv(time, status) ~ age),
-         said(Surv(time, status) ~ sex, init = 1:2),
-         said(Surv(time, status) ~ sex:strata(group)), said(Surv(time, status) ~ sex, control = 1),
-         said(Surv(time, status) ~ sex, ties = if (rank == 1) "no" else "efron"),
-         said(Surv(time, status) ~ sex, robust = if (rank == 1) "no"), ring_allreduce(comm, 1),
+    list(text(time ~ sex), text(Surv(time, status) ~ age),
+         text(Surv(time, status) ~ sex, init = 1:2),
+         text(Surv(time, status) ~ sex:strata(group)), text(Surv(time, status) ~ sex, control = 1),
+         text(Surv(time, status) ~ sex, ties = if (rank == 1) "no" else "efron"),
+         text(Surv(time, status) ~ sex, robust = if (rank == 1) "no"), ring_allreduce(comm, 1),
          tryCatch(ring_coxph(comm, Surv(time, status) ~ sex, data, weights = 0 * time),
                   error = conditionMessage),
-         said(Surv(time, status) ~ sex + offset(1e4 * sex)))
+         text(Surv(time, status) ~ sex + offset(1e4 * sex)))
   }, lung = lung, dealt = dealt)
   expect_match(results[[1]][[1]], "the response must be a call of Surv\\(\\), or a col")
   expect_match(results[[1]][[2]], "rank 1 .*column age has values that are not finite")

@@ -2,7 +2,7 @@
 #
 # Which GPUs a rank sees. There are none here: only the variable is looked at.
 
-# The world of one in a process of its own, as the variables stay set: what the code says.
+# The world of one in a process of its own, as the variables stay set: the value of the code.
 alone <- function(visible, code, ...) {
   # nolint start: object_usage_linter. A helper, and what it gives to this code.
   eval(bquote(run_ring(1, {
@@ -42,51 +42,51 @@ test_that("ranks share what they see", {
 })
 
 test_that("more ranks than GPUs are an error on all", {
-  said <- share(c("4,5", "4,5", "6"), list(1, 2, 1))
-  texts <- vapply(said, function(one) conditionMessage(one[[1]]), "")
+  results <- share(c("4,5", "4,5", "6"), list(1, 2, 1))
+  texts <- vapply(results, function(one) conditionMessage(one[[1]]), "")
   text <- "on 127.0.0.1 ranks ask for 3 GPUs, but see 2 (4,5): start fewer ranks there"
   expect_true(all(startsWith(texts, c(text, text, paste("rank 0 (127.0.0.1) failed:", text)))))
-  expect_identical(said[[3]][[1]]$rank, 0L)
+  expect_identical(results[[3]][[1]]$rank, 0L)
   expect_match(conditionMessage(share("", list(1))[[1]][[1]]), "sees no GPU on .* is \"\"$")
 })
 
 test_that("addresses are indexes into what is visible", {
-  said <- alone("4,5,6,7", {
+  results <- alone("4,5,6,7", {
     names <- list(
       ring_gpus(comm, addresses = c(1, 3)), ring_gpus(comm, addresses = "0"),
       ring_gpus(comm, count = 1, addresses = c("GPU-1f", "2"))
     )
     c(names, Sys.getenv("CUDA_DEVICE_ORDER"))
   })
-  expect_identical(said, list(c("5", "7"), "4", "GPU-1f", ""))
-  said <- alone(NA, {
+  expect_identical(results, list(c("5", "7"), "4", "GPU-1f", ""))
+  results <- alone(NA, {
     names <- ring_gpus(comm, addresses = 2:3)
     c(names, Sys.getenv(c("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"), names = FALSE))
   })
-  expect_identical(said, c("2", "3", "2,3", "PCI_BUS_ID"))
+  expect_identical(results, c("2", "3", "2,3", "PCI_BUS_ID"))
 })
 
 test_that("an address without a place, too few, and what is none", {
-  said <- alone("4,5", {
+  text <- alone("4,5", {
     arguments <- list(list(addresses = 2), list(count = 2, addresses = 1), list(addresses = -1),
                       list(count = -1))
     lapply(arguments, function(one) {
       tryCatch(do.call(ring_gpus, c(list(comm), one)), ring_error_invalid = conditionMessage)
     })
   })
-  expect_match(said[[1]], "has the GPU 2, but CUDA_VISIBLE_DEVICES is \"4,5\": of the 2 GPUs there")
-  expect_match(said[[2]], "`count` is 2, but `addresses` has 1: pass at least as many")
-  expect_match(said[[3]], "`addresses` must be whole numbers from 0, or UUIDs, not -1")
-  expect_match(said[[4]], "`count` is -1: it must be 0 or more")
+  expect_match(text[[1]], "has the GPU 2, but CUDA_VISIBLE_DEVICES is \"4,5\": of the 2 GPUs there")
+  expect_match(text[[2]], "`count` is 2, but `addresses` has 1: pass at least as many")
+  expect_match(text[[3]], "`addresses` must be whole numbers from 0, or UUIDs, not -1")
+  expect_match(text[[4]], "`count` is -1: it must be 0 or more")
 })
 
-test_that("CUDA is not told once it is initialized", {
-  said <- alone("4,5", {
+test_that("the devices of an initialized CUDA do not change", {
+  text <- alone("4,5", {
     file <- file(file.path(tempdir(), "nvidia-uvm"), "w")
     text <- tryCatch(ring_gpus(comm, 1), ring_error_invalid = conditionMessage)
     close(file)
     list(text, ring_gpus(comm, 1))
   })
-  expect_match(said[[1]], "CUDA was initialized in this process while .* was \"4,5\", so it will")
-  expect_identical(said[[2]], "4")
+  expect_match(text[[1]], "CUDA was initialized in this process while .* was \"4,5\", so it will")
+  expect_identical(text[[2]], "4")
 })

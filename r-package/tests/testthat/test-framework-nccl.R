@@ -10,7 +10,7 @@ int ncclGetUniqueId(char *id) {
 }
 "
 
-test_that("all ranks get the id of rank 0, or hear why there is none", {
+test_that("all ranks get the id of rank 0, or the reason why there is none", {
   folder <- tempfile("nccl")
   dir.create(folder)
   on.exit(unlink(folder, recursive = TRUE))
@@ -20,17 +20,17 @@ test_that("all ranks get the id of rank 0, or hear why there is none", {
   source <- shQuote(file.path(folder, "nccl.c"))
   log <- system2(r, c("CMD", "SHLIB", source), stdout = TRUE, stderr = TRUE)
   expect_true(file.exists(library), info = log)
-  said <- run_ring(2, {
-    hear <- function(...) tryCatch(ring_nccl_id(comm, ...), ring_error = identity)
+  results <- run_ring(2, {
+    result <- function(...) tryCatch(ring_nccl_id(comm, ...), ring_error = identity)
     wrong <- if (rank == 1) 3 else library
-    list(hear(library), hear(library), hear("/no/such/library"), hear(wrong))
+    list(result(library), result(library), result("/no/such/library"), result(wrong))
   }, library = library)
   for (rank in 0:1) {
-    expect_identical(said[[rank + 1]][[1]], as.raw((0:127 * 7) %% 256))
-    texts <- vapply(said[[rank + 1]][-1], conditionMessage, "")
+    expect_identical(results[[rank + 1]][[1]], as.raw((0:127 * 7) %% 256))
+    texts <- vapply(results[[rank + 1]][-1], conditionMessage, "")
     expect_match(texts[[1]], "^rank 0 .* has no unique id of NCCL: ncclGetUniqueId failed with 1")
     expect_match(texts[[2]], "/no/such/library")
     expect_match(texts[[3]], "`library` must be one string, not 3")
-    expect_s3_class(said[[rank + 1]][[3]], "ring_error_unsupported")
+    expect_s3_class(results[[rank + 1]][[3]], "ring_error_unsupported")
   }
 })

@@ -38,7 +38,7 @@ test_that("Python in the process of R is the same rank", {
   }
 })
 
-test_that("without Python's sparkring all ranks are told, and the communicator goes on", {
+test_that("without Python's sparkring all ranks get an error, and the communicator goes on", {
   python <- skip_without_python()
   errors <- run_ring(2, python = python, code = {
     Sys.setenv(RETICULATE_PYTHON = python)

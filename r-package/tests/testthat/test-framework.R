@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What frameworks are told. tests/frameworks has the frameworks.
+# The settings that frameworks get. tests/frameworks has the frameworks.
 
 # Calls a function on every rank: its result, and the variables that it sets.
 configure <- function(size, name, arguments = rep(list(list()), size)) {
@@ -43,7 +43,7 @@ test_that("tf_config with roles", {
 })
 
 test_that("roles that cannot be", {
-  said <- run_ring(3, {
+  results <- run_ring(3, {
     lapply(roles, function(names) {
       tryCatch(
         ring_tf_config(comm, names[[rank + 1]]), ring_error_invalid = conditionMessage
@@ -52,14 +52,14 @@ test_that("roles that cannot be", {
   }, roles = list(
     c("chief", "worker", "chief"), c("evaluator", "evaluator", "worker"), c("ps", "ps", "evaluator")
   ))
-  for (texts in said) {
+  for (texts in results) {
     expect_match(texts[[1]], "^ranks 0 and 2 are both chief: only one can be")
     expect_match(texts[[2]], "^ranks 0 and 1 are both evaluator")
     expect_match(texts[[3]], "^no rank is chief or worker")
   }
 })
 
-test_that("what one rank cannot do all are told", {
+test_that("an error of one rank is an error on all", {
   errors <- run_ring(3, {
     role <- if (rank == 1) "boss" else "worker"
     error <- tryCatch(ring_tf_config(comm, role), ring_error_invalid = identity)
@@ -67,8 +67,8 @@ test_that("what one rank cannot do all are told", {
     error
   })
   own <- "`role` must be one of chief, worker, ps, evaluator, not \"boss\""
-  told <- paste("rank 1 (127.0.0.1) failed:", own)
-  expect_identical(vapply(errors, conditionMessage, ""), c(told, own, told))
+  text <- paste("rank 1 (127.0.0.1) failed:", own)
+  expect_identical(vapply(errors, conditionMessage, ""), c(text, own, text))
   expect_identical(errors[[1]]$rank, 1L)
   expect_identical(errors[[3]]$call, quote(ring_tf_config(comm, role)))
 })
@@ -88,7 +88,7 @@ test_that("torch_env", {
   }
 })
 
-test_that("torch_env tells hosts apart", {
+test_that("torch_env distinguishes hosts", {
   groups <- run_ranks(4, {
     comm <- open(addresses = c("127.0.0.1", "localhost", "127.0.0.1", "localhost"))
     variables <- ring_torch_env(comm)
@@ -194,7 +194,7 @@ test_that("what is neither a communicator nor a barrier", {
   expect_no_match(deparse(error$call), "secret")
 })
 
-test_that("without XGBoost all ranks are told at once, and the communicator goes on", {
+test_that("without XGBoost all ranks get an error at once, and the communicator goes on", {
   skip_if_not_installed("reticulate")
   python <- Sys.which("python3")
   import <- c("-c", shQuote("import xgboost"))

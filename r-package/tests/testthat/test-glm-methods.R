@@ -28,10 +28,10 @@ test_that("summaries, rows and terms are those of glm()", {
     }
     expect_equal(summary(fit, dispersion = 2)$cov.scaled, summary(truth, dispersion = 2)$cov.scaled,
                  tolerance = 1e-8)
-    said <- utils::capture.output(print(found))
+    output <- utils::capture.output(print(found))
     # The call, and the quantiles of residuals that only some versions print, differ.
     expected <- utils::capture.output(print(expected))
-    expect_identical(tail(said, 10), tail(expected, 10))
+    expect_identical(tail(output, 10), tail(expected, 10))
     for (type in c("deviance", "pearson", "working", "response")) {
       expect_equal(residuals(fit, type), residuals(truth, type), tolerance = 1e-8)
     }

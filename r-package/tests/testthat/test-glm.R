@@ -214,7 +214,7 @@ test_that("a model without coefficients is one, too", {
   expect_output(print(summary(fit)), "No Coefficients")
 })
 
-test_that("what needs rows says so, and aliased coefficients have a place in vcov()", {
+test_that("a method that needs rows is an error, and aliased coefficients have a place in vcov()", {
   comm <- local_world()
   fit <- ring_glm(comm, mpg ~ wt + I(2 * wt), data = mtcars)
   truth <- glm(mpg ~ wt + I(2 * wt), data = mtcars)
@@ -238,37 +238,37 @@ test_that("ranks that do not fit the same model are named", {
   results <- run_ring(3, {
     data <- dealt(mtcars, rank, size)
     odd <- rank == 1
-    said <- function(...) {
+    text <- function(...) {
       tryCatch(ring_glm(comm, ..., data = data), error = conditionMessage)
     }
     power <- if (odd) 2 else 1
     list(
-      said(carb ~ wt, family = if (odd) "poisson" else "gaussian"),
-      said(am ~ wt, family = binomial(if (odd) "logit" else "probit")),
-      said(mpg ~ wt, control = list(maxit = if (odd) 5 else 25)),
-      said(if (odd) hp ~ wt else mpg ~ wt), said(mpg ~ I(wt^power)),
-      said(mpg ~ wt, start = c(1, rank)), tryCatch(
+      text(carb ~ wt, family = if (odd) "poisson" else "gaussian"),
+      text(am ~ wt, family = binomial(if (odd) "logit" else "probit")),
+      text(mpg ~ wt, control = list(maxit = if (odd) 5 else 25)),
+      text(if (odd) hp ~ wt else mpg ~ wt), text(mpg ~ I(wt^power)),
+      text(mpg ~ wt, start = c(1, rank)), tryCatch(
         ring_glm(comm, mpg ~ wt, data = data[0, ]), error = conditionMessage
       ),
       ring_allreduce(comm, 1)
     )
   }, dealt = dealt)
-  for (said in results) {
-    expect_match(said[[1]], "rank 1 has another family than rank 0: poisson log, and not gaussian")
-    expect_match(said[[2]], "rank 1 has another family than rank 0: binomial logit, and not binom")
-    expect_match(said[[3]], "rank 1 has another control than rank 0: .*maxit = 5.*, and not")
-    expect_match(said[[4]], "rank 1 has another response than rank 0: hp, and not mpg")
-    expect_match(said[[5]], "`power` is 2 on rank 1 and 1 on rank 0: what is not a column must be")
-    expect_match(said[[6]], "rank 1 has another start than rank 0: c\\(1, 1\\), and not c")
-    expect_match(said[[7]], "there are no rows without missing values on any rank")
-    expect_identical(said[[8]], 3)
+  for (texts in results) {
+    expect_match(texts[[1]], "rank 1 has another family than rank 0: poisson log, and not gaussian")
+    expect_match(texts[[2]], "rank 1 has another family than rank 0: binomial logit, and not binom")
+    expect_match(texts[[3]], "rank 1 has another control than rank 0: .*maxit = 5.*, and not")
+    expect_match(texts[[4]], "rank 1 has another response than rank 0: hp, and not mpg")
+    expect_match(texts[[5]], "`power` is 2 on rank 1 and 1 on rank 0: what is not a column must be")
+    expect_match(texts[[6]], "rank 1 has another start than rank 0: c\\(1, 1\\), and not c")
+    expect_match(texts[[7]], "there are no rows without missing values on any rank")
+    expect_identical(texts[[8]], 3)
   }
 })
 
 test_that("an error on one rank is one on all, and the communicator goes on", {
   results <- run_ring(3, {
     data <- dealt(mtcars, rank, size)
-    said <- function(...) {
+    text <- function(...) {
       tryCatch(ring_glm(comm, ..., data = data), error = function(error) {
         c(conditionMessage(error), inherits(error, "ring_error_invalid"))
       })
@@ -277,9 +277,9 @@ test_that("an error on one rank is one on all, and the communicator goes on", {
     if (rank == 2) data$gear <- as.character(data$gear)
     if (rank == 0) data$mpg <- -data$mpg
     list(
-      said(mpg ~ am), said(mpg ~ gear), said(mpg ~ wt, family = poisson()), said(mpg ~ rank(wt)),
-      said(~wt), said(mpg ~ wt, family = "nonsense"), said(mpg ~ wt, start = 1),
-      said(cbind(mpg, wt) ~ hp), ring_allreduce(comm, 1)
+      text(mpg ~ am), text(mpg ~ gear), text(mpg ~ wt, family = poisson()), text(mpg ~ rank(wt)),
+      text(~wt), text(mpg ~ wt, family = "nonsense"), text(mpg ~ wt, start = 1),
+      text(cbind(mpg, wt) ~ hp), ring_allreduce(comm, 1)
     )
   }, dealt = dealt)
   other <- results[[1]]
@@ -295,7 +295,7 @@ test_that("an error on one rank is one on all, and the communicator goes on", {
   expect_identical(lapply(results, `[[`, 9), list(3, 3, 3))
 })
 
-test_that("a fit that does not converge says so", {
+test_that("a fit that does not converge warns", {
   comm <- local_world()
   data <- data.frame(x = 1:20, y = rep(0:1, each = 10))
   expect_warning(ring_glm(comm, y ~ x, family = binomial(), data = data, control = list(maxit = 3)),
@@ -308,19 +308,19 @@ test_that("fits at the edge of the family warn as glm() does", {
   results <- run_ring(2, {
     data <- data.frame(x = 1:20, y = rep(0:1, each = 10))
     warned <- function(...) {
-      said <- character()
+      texts <- character()
       withCallingHandlers(ring_glm(comm, ...), warning = function(warning) {
-        said <<- c(said, conditionMessage(warning))
+        texts <<- c(texts, conditionMessage(warning))
         invokeRestart("muffleWarning")
       })
-      said
+      texts
     }
     list(warned(y ~ x, binomial, in_blocks(data, rank, size)),
          warned(y ~ factor(y), poisson, in_blocks(data, rank, size),
                 control = list(epsilon = 1e-15, maxit = 60)))
   }, in_blocks = in_blocks)
-  for (said in results) {
-    expect_match(said[[1]], "fitted probabilities numerically 0 or 1 occurred", all = FALSE)
-    expect_match(said[[2]], "fitted rates numerically 0 occurred", all = FALSE)
+  for (texts in results) {
+    expect_match(texts[[1]], "fitted probabilities numerically 0 or 1 occurred", all = FALSE)
+    expect_match(texts[[2]], "fitted rates numerically 0 occurred", all = FALSE)
   }
 })

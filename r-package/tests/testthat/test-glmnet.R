@@ -172,10 +172,10 @@ test_that("folds are of equal sizes, and an argument of one rank is an error of 
   results <- run_ring(3, {
     rows <- 6 * rank + 1:6
     x <- as.matrix(mtcars[rows, 3:4])
-    said <- function(...) tryCatch(ring_glmnet(comm, x, rows, ...), error = conditionMessage)
+    text <- function(...) tryCatch(ring_glmnet(comm, x, rows, ...), error = conditionMessage)
     fit <- ring_glmnet(comm, x, mtcars$mpg[rows], nfolds = 9, nlambda = 5)
-    list(fit$cvm, said(family = if (rank == 1) "normal" else "gaussian"),
-         said(nfolds = 5, foldid = rep(1:2, 3)), said(nfolds = 19), said(thresh = -rank),
+    list(fit$cvm, text(family = if (rank == 1) "normal" else "gaussian"),
+         text(nfolds = 5, foldid = rep(1:2, 3)), text(nfolds = 19), text(thresh = -rank),
          ring_allreduce(comm, 1))
   })
   found <- results[[1]]

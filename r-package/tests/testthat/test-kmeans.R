@@ -9,9 +9,9 @@ test_that("clusters are those of kmeans() from the same start", {
   x <- blobs(3000, 8, 5, 2) + 1000
   start <- x[c(1, 7, 50, 100, 200, 300, 400, 500), ]
   results <- run_ring(3, {
-    said <- function(...) tryCatch(ring_kmeans(comm, x, 2, ...), error = conditionMessage)
+    text <- function(...) tryCatch(ring_kmeans(comm, x, 2, ...), error = conditionMessage)
     c(ring_kmeans(comm, one_empty(x, rank, size), start, tol = 0),
-      said = list(c(said(max_iter = if (rank == 1) 0 else 1), said(tol = rank))))
+      texts = list(c(text(max_iter = if (rank == 1) 0 else 1), text(tol = rank))))
   }, x = x, start = start, one_empty = one_empty)
   truth <- kmeans(x, start, iter.max = 100, algorithm = "Lloyd")
   found <- results[[1]]
@@ -23,8 +23,8 @@ test_that("clusters are those of kmeans() from the same start", {
   expect_true(found$converged)
   expect_identical(results[[3]]$cluster, truth$cluster[seq_len(3000) %% 2 == 1])
   expect_identical(predict(structure(found, class = "ring_kmeans"), x), truth$cluster)
-  expect_match(found$said[[1]], "rank 1 .* failed: `max_iter` is 0: it must be 1 or more")
-  expect_match(found$said[[2]], "rank 1 has another tol than rank 0")
+  expect_match(found$texts[[1]], "rank 1 .* failed: `max_iter` is 0: it must be 1 or more")
+  expect_match(found$texts[[2]], "rank 1 has another tol than rank 0")
   expect_identical(results[[2]]$centers, found$centers)
 })
 

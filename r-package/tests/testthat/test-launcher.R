@@ -107,7 +107,7 @@ test_that("an interrupt ends the ranks", {
   expect_identical(printed, "[0] ended")
 })
 
-test_that("the command line says what is wrong with it", {
+test_that("the command line's error names what is wrong", {
   refused <- function(...) {
     job <- run_launcher(...)
     expect_identical(job$code, 2L)

@@ -176,12 +176,12 @@ test_that("exact fits warn, and times are responses, as in lm()", {
   results <- run_ring(2, {
     data <- dealt(transform(mtcars, flat = 4, day = as.Date("2024-01-01") + mpg,
                             wait = as.difftime(mpg, units = "mins")), rank, size)
-    said <- function(expr) tryCatch(expr, warning = conditionMessage, error = conditionMessage)
+    text <- function(expr) tryCatch(expr, warning = conditionMessage, error = conditionMessage)
     flat <- ring_lm(comm, flat ~ wt, data)
     list(coef(ring_lm(comm, day ~ wt, data)), coef(ring_lm(comm, wait ~ wt, data)), coef(flat),
-         said(summary(flat)), said(drop1(flat)), said(ring_glm(comm, wait ~ wt, data = data)),
-         said(ring_glm(comm, factor(am) ~ wt, data = data)),
-         said(anova(ring_glm(comm, mpg ~ factor(wt), data = data[1:2, ]), test = "F")))
+         text(summary(flat)), text(drop1(flat)), text(ring_glm(comm, wait ~ wt, data = data)),
+         text(ring_glm(comm, factor(am) ~ wt, data = data)),
+         text(anova(ring_glm(comm, mpg ~ factor(wt), data = data[1:2, ]), test = "F")))
   }, dealt = dealt)[[2]]
   slope <- coef(lm(mpg ~ wt, mtcars))
   expect_equal(results[[1]], slope + c(as.numeric(as.Date("2024-01-01")), 0))
@@ -237,13 +237,13 @@ test_that("an error of a linear model is one on all ranks", {
     data <- dealt(mtcars, rank, size)
     data$text <- "a"
     data$wide <- if (rank == 1) Inf else 1
-    said <- function(formula, ...) {
+    text <- function(formula, ...) {
       further <- eval(substitute(alist(...)))
       call <- as.call(c(list(ring_lm, comm, formula, data = quote(data)), further))
       tryCatch(eval(call), error = conditionMessage)
     }
-    list(said(mpg ~ wide), said(text ~ wt), said(mpg ~ wt, weights = wide - 2),
-         said(mpg ~ wt, ridge = rank),
+    list(text(mpg ~ wide), text(text ~ wt), text(mpg ~ wt, weights = wide - 2),
+         text(mpg ~ wt, ridge = rank),
          tryCatch(ring_lm(comm, mpg ~ wt, if (rank == 1) stop("disk gone") else mtcars),
                   error = conditionMessage),
          tryCatch(ring_lm(comm, y ~ 0 + x, data.frame(y = 1e300, x = 1.5e308)),

@@ -40,11 +40,11 @@ test_that("numbers are learned, too", {
   results <- run_ring(3, {
     set.seed(2)
     data <- one_empty(mtcars, rank, size)
-    said <- function(...) {
+    text <- function(...) {
       tryCatch(ring_mlp(comm, mpg ~ wt + hp, data, ...), error = conditionMessage)
     }
     list(ring_mlp(comm, mpg ~ wt + hp, data, hidden = 3, max_iter = 500),
-         said(scale = rank == 0), said(decay = rank), said(hidden = 1 - rank))
+         text(scale = rank == 0), text(decay = rank), text(hidden = 1 - rank))
   }, one_empty = one_empty)
   fit <- results[[1]][[1]]
   expect_identical(results[[2]][[1]]$weights, fit$weights)
@@ -55,9 +55,9 @@ test_that("numbers are learned, too", {
   expect_equal(error, 2 * fit$loss * var(mtcars$mpg), tolerance = 1e-8)
   expect_lt(error, mean(residuals(lm(mpg ~ wt + hp, mtcars))^2))
   expect_identical(is.na(predict(fit, data.frame(wt = c(NA, 3), hp = 100))), c(TRUE, FALSE))
-  said <- utils::capture.output(print(summary(fit)))
-  expect_match(said, "^ +2 +3 +1 +linear +4$", all = FALSE)
-  expect_match(said, "^Rows: 32, parameters: 13$", all = FALSE)
+  output <- utils::capture.output(print(summary(fit)))
+  expect_match(output, "^ +2 +3 +1 +linear +4$", all = FALSE)
+  expect_match(output, "^Rows: 32, parameters: 13$", all = FALSE)
   skip_if_not_installed("generics")
   weights <- generics::tidy(structure(fit, class = "ring_mlp"))
   expect_identical(weights$estimate[weights$layer == 2], as.vector(fit$weights[[2]]))

@@ -141,20 +141,20 @@ test_that("the first chunk may have no values, and columns any order; a warning 
   results <- run_ring(2, {
     unknown <- transform(mtcars, hp = NA)
     chunks <- ring_chunks(if (rank == 0) list(unknown, mtcars[1:20, ], mtcars[21:32, 11:1]))
-    said <- character()
+    texts <- character()
     warned <- withCallingHandlers(
       ring_glm(comm, am / 2 ~ hp, binomial, chunks),
       warning = function(warning) {
-        said <<- c(said, conditionMessage(warning))
+        texts <<- c(texts, conditionMessage(warning))
         invokeRestart("muffleWarning")
       }
     )
-    list(lm = ring_lm(comm, mpg ~ ., chunks), glm = coef(warned), said = said)
+    list(lm = ring_lm(comm, mpg ~ ., chunks), glm = coef(warned), texts = texts)
   })
   truth <- lm(mpg ~ ., mtcars)
   expect_equal(coef(results[[1]]$lm), coef(truth))
   expect_equal(predict(results[[2]]$lm, mtcars[1:3, ]), fitted(truth)[1:3])
   expect_equal(results[[2]]$lm$omitted, 32)
   expect_equal(results[[1]]$glm, coef(suppressWarnings(glm(am / 2 ~ hp, binomial, mtcars))))
-  expect_length(results[[1]]$said, 1)
+  expect_length(results[[1]]$texts, 1)
 })

@@ -20,17 +20,17 @@ test_that("variables whose numbers have other meanings on another rank are an er
     attr(zoned$from, "tzone") <- if (rank == 2) "Asia/Tokyo" else "UTC"
     levels <- if (rank == 2) c("b", "a") else c("a", "b")
     data$f <- factor(rep(c("a", "b"), length.out = nrow(data)), levels)
-    said <- function(expr) tryCatch(expr, error = conditionMessage)
+    text <- function(expr) tryCatch(expr, error = conditionMessage)
     chunks <- ring_chunks(if (rank == 2) 1:2 else 1L, function(i) {
       data.frame(y = 1:3, x = as.difftime(1:3, units = if (i == 2) "days" else "secs"))
     })
     list(
-      said(ring_lm(comm, y ~ wait, data)), said(ring_glm(comm, y ~ e, data = data, weights = wait)),
-      said(ring_lm(comm, y ~ e, data, offset = wait)),
-      said(ring_coxph(comm, Surv(wait, e) ~ y, data)),
-      said(ring_lm(comm, y ~ as.numeric(to - from), data)), said(ring_lm(comm, y ~ day, data)),
-      said(ring_lm(comm, y ~ months(from), zoned)), said(ring_lm(comm, y ~ as.integer(f), data)),
-      said(ring_lm(comm, y ~ x, chunks)),
+      text(ring_lm(comm, y ~ wait, data)), text(ring_glm(comm, y ~ e, data = data, weights = wait)),
+      text(ring_lm(comm, y ~ e, data, offset = wait)),
+      text(ring_coxph(comm, Surv(wait, e) ~ y, data)),
+      text(ring_lm(comm, y ~ as.numeric(to - from), data)), text(ring_lm(comm, y ~ day, data)),
+      text(ring_lm(comm, y ~ months(from), zoned)), text(ring_lm(comm, y ~ as.integer(f), data)),
+      text(ring_lm(comm, y ~ x, chunks)),
       coef(ring_lm(comm, y ~ difftime(to, from, units = "secs"), data)), ring_allreduce(comm, 1)
     )
   })

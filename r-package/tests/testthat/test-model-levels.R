@@ -41,7 +41,7 @@ test_that("an error about levels is one on all ranks, and the communicator goes 
          tryCatch(ring_mlp(comm, f ~ y, data), error = conditionMessage), ring_allreduce(comm, 1))
   })
   for (result in results) {
-    for (said in result[1:2]) expect_match(said, "the levels of `f` come in one order on one rank")
+    for (text in result[1:2]) expect_match(text, "the levels of `f` come in one order on one rank")
     expect_identical(result[[3]], 2)
   }
 })

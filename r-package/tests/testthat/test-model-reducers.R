@@ -54,14 +54,14 @@ test_that("what cannot be reduced is an error", {
   results <- run_ring(2, {
     data <- transform(dealt(mtcars, rank, size), text = "a")
     if (rank == 1) data$wt[[1]] <- NA
-    said <- function(formula) {
+    text <- function(formula) {
       tryCatch(ring_lm(comm, formula, data), error = conditionMessage)
     }
-    list(said(mpg ~ poly(wt, 2)), said(mpg ~ I(scale(hp)^2)), said(mpg ~ scale(text)),
-         said(if (rank == 0) mpg ~ scale(hp) else mpg ~ scale(disp)), said(mpg ~ poly(hp, disp)),
-         said(mpg ~ splines::ns(wt, knots = quantile(wt, 0.3))), said(mpg ~ scale(hp, 1 + rank)),
-         said(mpg ~ splines::bs(hp, df = if (rank == 1) stop("none") else 5)),
-         said(mpg ~ poly(hp, 1 + rank)), ring_allreduce(comm, 1))
+    list(text(mpg ~ poly(wt, 2)), text(mpg ~ I(scale(hp)^2)), text(mpg ~ scale(text)),
+         text(if (rank == 0) mpg ~ scale(hp) else mpg ~ scale(disp)), text(mpg ~ poly(hp, disp)),
+         text(mpg ~ splines::ns(wt, knots = quantile(wt, 0.3))), text(mpg ~ scale(hp, 1 + rank)),
+         text(mpg ~ splines::bs(hp, df = if (rank == 1) stop("none") else 5)),
+         text(mpg ~ poly(hp, 1 + rank)), ring_allreduce(comm, 1))
   }, dealt = dealt)
   expect_match(results[[1]][[1]], "rank 1 .*missing values are not allowed in 'poly'")
   expect_match(results[[1]][[2]], "I\\(scale\\(hp\\)\\^2\\) depends on all rows")

@@ -52,16 +52,16 @@ test_that("what does not is left alone, and the random generator as it was", {
 test_that("a term that needs rows of other ranks is named, on all ranks", {
   results <- run_ring(2, {
     data <- mtcars[mtcars$cyl == if (rank == 0) 4 else 8, ]
-    said <- function(formula) {
+    text <- function(formula) {
       tryCatch(ring_glm(comm, formula, data = data), error = conditionMessage)
     }
     mlp <- tryCatch(ring_mlp(comm, factor(am) ~ rank(wt), data), error = conditionMessage)
-    list(said(mpg ~ relevel(factor(cyl), "8")), said(mpg ~ I(wt - mean(wt))), mlp)
+    list(text(mpg ~ relevel(factor(cyl), "8")), text(mpg ~ I(wt - mean(wt))), mlp)
   })
-  for (said in results) {
-    expect_match(said[[1]], "relevel\\(factor\\(cyl\\), \"8\"\\) cannot be computed from")
-    expect_match(said[[1]], "make the column before the call, such as by factor")
-    expect_match(said[[2]], "I\\(wt - mean\\(wt\\)\\) depends on all rows, and each rank has")
-    expect_match(said[[3]], "rank\\(wt\\) depends on all rows")
+  for (texts in results) {
+    expect_match(texts[[1]], "relevel\\(factor\\(cyl\\), \"8\"\\) cannot be computed from")
+    expect_match(texts[[1]], "make the column before the call, such as by factor")
+    expect_match(texts[[2]], "I\\(wt - mean\\(wt\\)\\) depends on all rows, and each rank has")
+    expect_match(texts[[3]], "rank\\(wt\\) depends on all rows")
   }
 })

@@ -72,10 +72,10 @@ expect_failures <- function(errors, rank, text, class = "ring_error_aborted") {
 test_that("programs of MPICH find each other", {
   program <- mpi_program()
   for (size in c(1L, 2L, 4L)) {
-    said <- sprintf("rank %d of %d: sum %d, %d on this host", seq_len(size) - 1L, size,
+    lines <- sprintf("rank %d of %d: sum %d, %d on this host", seq_len(size) - 1L, size,
                     size * (size + 1L) / 2L, size)
     expect_identical(run_programs(size, program),
-                     Map(c, c("a warning", rep(list(NULL), size - 1L)), said, USE.NAMES = FALSE))
+                     Map(c, c("a warning", rep(list(NULL), size - 1L)), lines, USE.NAMES = FALSE))
   }
   found <- as.list(sprintf("rank %d found tag#0$a$", 0:2))
   expect_identical(run_programs(3, program, args = "names"), found)
@@ -86,10 +86,10 @@ test_that("programs of Open MPI find each other, fail together, and leave nothin
               "sparkring was installed without PMIx")
   program <- mpi_program("openmpi")
   for (size in c(1L, 2L, 4L)) {
-    said <- sprintf("rank %d of %d: sum %d, %d on this host", seq_len(size) - 1L, size,
+    lines <- sprintf("rank %d of %d: sum %d, %d on this host", seq_len(size) - 1L, size,
                     size * (size + 1L) / 2L, size)
     expect_identical(run_programs(size, program, pmix = TRUE),
-                     Map(c, c("a warning", rep(list(NULL), size - 1L)), said, USE.NAMES = FALSE))
+                     Map(c, c("a warning", rep(list(NULL), size - 1L)), lines, USE.NAMES = FALSE))
   }
   expect_failures(fail_programs(2, c(program, "abort")), 1L, "called MPI_Abort with exit code 7")
   expect_failures(fail_programs(2, c(program, "kill")), 1L, "was killed by SIGKILL")
@@ -118,11 +118,11 @@ test_that("a program has its variables and its directory, and no variables of ot
     "echo \"${PMI_PORT-none} ${OMPI_COMM_WORLD_RANK-none} $1\"; echo \"$R_LIBS\""
   )
   wd <- normalizePath(tempdir())
-  said <- run_programs(2, c("sh", "-c", show, "sh"), "last", c(MINE = "yes = no"), wd)
+  lines <- run_programs(2, c("sh", "-c", show, "sh"), "last", c(MINE = "yes = no"), wd)
   libraries <- paste(.libPaths(), collapse = ":")
   for (rank in 0:1) {
     mine <- c(paste("yes = no", rank, 2, rank, 2), wd, "none none last", libraries)
-    expect_identical(said[[rank + 1L]], sort(mine, method = "radix"))
+    expect_identical(lines[[rank + 1L]], sort(mine, method = "radix"))
   }
 })
 
@@ -150,8 +150,9 @@ test_that("secrets of sparkring and Spark are kept, and signals are those of the
 test_that("lines pass whole, as valid text, and with the rank before them once", {
   long <- strrep("x", 6e4)
   code <- paste0("printf '", long, "\\n\\n\\303\\251 \\377\\r\\nrest'; echo oops >&2")
-  said <- run_programs(1, c("sh", "-c", code))[[1L]]
-  expect_true(identical(said, sort(c("", long, "\u00e9 <ff>\r", "rest", "oops"), method = "radix")))
+  lines <- run_programs(1, c("sh", "-c", code))[[1L]]
+  expected <- sort(c("", long, "\u00e9 <ff>\r", "rest", "oops"), method = "radix")
+  expect_true(identical(lines, expected))
   endless <- run_programs(1, c("sh", "-c", "yes | head -c 2000000 | tr -d '\\n'"))[[1L]]
   expect_true(identical(paste(endless, collapse = ""), strrep("y", 1e6)))
   expect_lt(max(nchar(endless)), 2^18)

@@ -22,9 +22,9 @@ test_that("every object goes to every rank", {
         sent <- lapply(ranks, function(to) list(mine, every[[to + 1L]]))
         came <- lapply(every, function(theirs) list(theirs, mine))
         one_root <- function(root) {
-          told <- if (rank == root) mine else print
+          given <- if (rank == root) mine else print
           all <- if (rank == root) every
-          identical(ring_broadcast_object(comm, told, root), every[[root + 1L]]) &&
+          identical(ring_broadcast_object(comm, given, root), every[[root + 1L]]) &&
             identical(ring_gather_object(comm, mine, root), all) &&
             identical(ring_scatter_object(comm, all, root), mine)
         }
@@ -103,14 +103,14 @@ test_that("a call for objects is two of the core", {
   expect_identical(counts, list(rep(2, 7), rep(2, 7)))
 })
 
-# What a call says in place of a value: the rank at fault and the message.
-said <- function(code) {
+# The error of a call in place of its value: the rank at fault and the message.
+text <- function(code) {
   tryCatch(code, error = function(error) {
     list(class = class(error)[[1]], rank = error$rank, text = conditionMessage(error))
   })
 }
 
-test_that("a rank that cannot serialise says so to the others", {
+test_that("a rank that cannot serialise is an error on the others", {
   results <- run_ring(3, {
     x <- rank
     if (rank == 1) for (level in 1:2e6) x <- list(x) # too deep for the stack
@@ -122,15 +122,15 @@ test_that("a rank that cannot serialise says so to the others", {
     )
     here <- environment()
     errors <- lapply(calls, function(call) {
-      error <- said(eval(call, here))
+      error <- text(eval(call, here))
       c(error, total = ring_allreduce(comm, 1))
     })
-    gathered <- said(ring_gather_object(comm, x))
+    gathered <- text(ring_gather_object(comm, x))
     if (rank == 1) {
-      sent <- said(ring_send_object(comm, x, 0))
+      sent <- text(ring_send_object(comm, x, 0))
       ring_send_object(comm, "later", 0)
     } else if (rank == 0) {
-      sent <- list(said(ring_recv_object(comm, 1)), ring_recv_object(comm, 1))
+      sent <- list(text(ring_recv_object(comm, 1)), ring_recv_object(comm, 1))
     } else {
       sent <- NULL
     }
@@ -138,7 +138,7 @@ test_that("a rank that cannot serialise says so to the others", {
       errors = errors, gathered = gathered, sent = sent,
       after = ring_allgather_object(comm, rank)
     )
-  }, said = said)
+  }, text = text)
   for (rank in c(0, 2)) {
     for (error in results[[rank + 1]]$errors) {
       expect_identical(error[c("class", "rank")], list(class = "ring_error_invalid", rank = 1L))
@@ -171,13 +171,13 @@ test_that("what is not an object of R is refused", {
       trailer(own, -1), trailer(own, 8), trailer(own, NaN)
     )
     exchange <- function(bytes) {
-      if (rank == 1) ring_allgatherv(comm, bytes) else said(ring_allgather_object(comm, rank))
+      if (rank == 1) ring_allgatherv(comm, bytes) else text(ring_allgather_object(comm, rank))
     }
     list(
       encoded = lapply(encoded, exchange), plain = lapply(plain, exchange),
       after = ring_allgather_object(comm, rank)
     )
-  }, said = said)
+  }, text = text)
   first <- results[[1]]
   expect_match(first$encoded$foreign$text, "rank 1 comes from Python, and R cannot read it: send")
   expect_match(first$encoded$version$text, "rank 1 comes from another version of sparkring, or a")
@@ -194,16 +194,16 @@ test_that("bad arguments are errors, and the communicator goes on", {
   results <- run_ring(2, {
     list(
       alone = list(
-        said(ring_broadcast_object(comm, 1, 2)), said(ring_gather_object(comm, 1, 2)),
-        said(ring_scatter_object(comm, 1, 2)), said(ring_send_object(comm, 1, 2)),
-        said(ring_recv_object(comm, 2))
+        text(ring_broadcast_object(comm, 1, 2)), text(ring_gather_object(comm, 1, 2)),
+        text(ring_scatter_object(comm, 1, 2)), text(ring_send_object(comm, 1, 2)),
+        text(ring_recv_object(comm, 2))
       ),
-      own = said(ring_send_object(comm, 1, rank)),
-      op = said(ring_allreduce_object(comm, 1, "sum")),
-      ops = said(ring_allreduce_object(comm, NULL, if (rank == 0) max else min)),
+      own = text(ring_send_object(comm, 1, rank)),
+      op = text(ring_allreduce_object(comm, 1, "sum")),
+      ops = text(ring_allreduce_object(comm, NULL, if (rank == 0) max else min)),
       after = ring_allgather_object(comm, rank)
     )
-  }, said = said)
+  }, text = text)
   for (result in results) {
     for (error in result$alone) expect_match(error$text, "2 is no rank: ranks go from 0 to 1")
     expect_match(result$own$text, "peer is this rank itself")
@@ -226,14 +226,14 @@ test_that("bad arguments are errors, and the communicator goes on", {
 test_that("a list that does not fit the ranks is an error on all of them", {
   results <- run_ring(2, {
     both <- function(xs) {
-      list(said(ring_scatter_object(comm, xs)), said(ring_alltoall_object(comm, xs)))
+      list(text(ring_scatter_object(comm, xs)), text(ring_alltoall_object(comm, xs)))
     }
     list(
       length = both(list(1, 2, 3)[seq_len(3 - rank)]),
       type = both(if (rank == 1) list(1, 2)),
       after = ring_allgather_object(comm, rank)
     )
-  }, said = said)
+  }, text = text)
   texts <- list(
     length = "`xs` has 3 values and there are 2 ranks: pass one for each rank",
     type = "`xs` must be a list, with one value for each rank, not NULL"

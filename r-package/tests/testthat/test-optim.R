@@ -43,13 +43,13 @@ test_that("bounds, more arguments and maximising work", {
 
 test_that("an error on one rank is one on all, and the communicator goes on", {
   results <- run_ring(3, {
-    said <- function(...) tryCatch(ring_optim(comm, c(1, 2), ...), error = conditionMessage)
+    text <- function(...) tryCatch(ring_optim(comm, c(1, 2), ...), error = conditionMessage)
     list(
-      said(function(par) if (rank == 2 && par[[1]] > 1.05) stop("bad rows") else sum(par)),
-      said(function(par) if (rank == 0) stop("bad rows") else sum(par)),
-      said(sum, function(par) if (rank == 1) 1 else par, method = "BFGS"),
-      said(function(par) Inf, method = "BFGS"),
-      said(sum, method = "L-BFGS-B", control = list(maxit = "many")),
+      text(function(par) if (rank == 2 && par[[1]] > 1.05) stop("bad rows") else sum(par)),
+      text(function(par) if (rank == 0) stop("bad rows") else sum(par)),
+      text(sum, function(par) if (rank == 1) 1 else par, method = "BFGS"),
+      text(function(par) Inf, method = "BFGS"),
+      text(sum, method = "L-BFGS-B", control = list(maxit = "many")),
       ring_allreduce(comm, 1)
     )
   })
@@ -66,26 +66,26 @@ test_that("an error on one rank is one on all, and the communicator goes on", {
 
 test_that("what is different on one rank is named, and the communicator goes on", {
   results <- run_ring(3, {
-    said <- function(...) tryCatch(ring_optim(comm, ...), error = conditionMessage)
+    text <- function(...) tryCatch(ring_optim(comm, ...), error = conditionMessage)
     list(
-      said(if (rank == 1) 1 else c(1, 2), sum),
-      said(1, sum, if (rank == 2) identity, method = "BFGS"),
-      said(1, if (rank == 0) 7 else sum),
+      text(if (rank == 1) 1 else c(1, 2), sum),
+      text(1, sum, if (rank == 2) identity, method = "BFGS"),
+      text(1, if (rank == 0) 7 else sum),
       ring_allreduce(comm, 1)
     )
   })
-  said <- lapply(1:4, function(item) lapply(results, `[[`, item))
+  texts <- lapply(1:4, function(item) lapply(results, `[[`, item))
   differ <- function(one, other) {
     list(paste0(
       "the ranks differ: rank ", one, " `gr`, rank 0 ", other, " `gr`: pass the same on all ranks"
     ))
   }
   expect_identical(
-    unique(said[[1]]), differ("1 passed 1 parameters and no", "2 parameters and no")
+    unique(texts[[1]]), differ("1 passed 1 parameters and no", "2 parameters and no")
   )
-  expect_identical(unique(said[[2]]), differ("2 passed 1 parameters and a", "1 parameters and no"))
-  expect_match(unlist(said[[3]][2:3]), "^rank 0 .* failed: `fn` must be a function")
-  expect_identical(said[[4]], list(3, 3, 3))
+  expect_identical(unique(texts[[2]]), differ("2 passed 1 parameters and a", "1 parameters and no"))
+  expect_match(unlist(texts[[3]][2:3]), "^rank 0 .* failed: `fn` must be a function")
+  expect_identical(texts[[4]], list(3, 3, 3))
 })
 
 test_that("arguments that make no sense are named", {

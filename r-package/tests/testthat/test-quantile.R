@@ -78,9 +78,9 @@ test_that("quantiles have the names and the errors of quantile()", {
   expect_error(ring_quantile(comm, 1, 2), "`probs` must be numbers from 0 to 1, not 2")
   expect_error(ring_quantile(comm, "a"), "`x` must be numbers")
   results <- run_ring(2, {
-    said <- function(...) tryCatch(ring_quantile(comm, ...), error = conditionMessage)
-    c(said(1, rank / 2), said(as.difftime(2, units = if (rank == 0) "mins" else "hours")),
-      said(if (rank == 0) Sys.Date() else 1))
+    text <- function(...) tryCatch(ring_quantile(comm, ...), error = conditionMessage)
+    c(text(1, rank / 2), text(as.difftime(2, units = if (rank == 0) "mins" else "hours")),
+      text(if (rank == 0) Sys.Date() else 1))
   })
   expect_match(results[[1]][[1]], "rank 1 passed other columns, `probs` or another `type` than ran")
   expect_match(results[[1]][[2]], "`x` is a difftime in mins on rank 0 and a difftime in h")

@@ -35,7 +35,7 @@ test_that("Spark Connect is refused, with the reason", {
   refused(ring_run(structure(list(), class = "pyspark_connection"), function(comm) 1))
 })
 
-test_that("a function that does not take what it gets is told so", {
+test_that("a function that does not take its arguments is an error", {
   invalid <- function(expression, message) {
     expect_error(expression, message, class = "ring_error_invalid")
   }
@@ -87,7 +87,7 @@ test_that("a formula is a function, as for spark_apply()", {
   )
 })
 
-test_that("a table with groups is an error that says what to do", {
+test_that("a table with groups is an error with a remedy", {
   expect_null(driver_check_groups(character(), NULL))
   expect_error(
     driver_check_groups(c("a", "b"), NULL),
@@ -143,7 +143,7 @@ test_that("the error of a rank comes to the driver, and the others do not wait f
   expect_match(rank_results[[1]]$failure$message, "rank one has had enough")
 })
 
-test_that("nothing tells the token", {
+test_that("nothing shows the token", {
   f <- of_script(function(df, comm) stop("no"))
   job <- list(
     work = serialize(list(f = f, args = list()), NULL), size = 2L, attempt = 0L,
@@ -152,8 +152,8 @@ test_that("nothing tells the token", {
   barrier <- list(address = list("127.0.0.1:1", "127.0.0.1:1"), partition = 0L)
   failure <- rank_run(NULL, job, barrier)$failure
   expect_match(failure$message, "token")
-  told <- c(failure$message, failure$traceback, deparse(unserialize(failure$error)$call))
-  expect_no_match(told, "as.raw|01, ?0|0102")
+  texts <- c(failure$message, failure$traceback, deparse(unserialize(failure$error)$call))
+  expect_no_match(texts, "as.raw|01, ?0|0102")
   expect_identical(run_state$attempt, 0L)
 })
 
@@ -163,7 +163,7 @@ test_that("a job of another size than Spark's is refused before anyone waits", {
   expect_match(rank_result$failure$message, "Spark started 2 tasks for 3 ranks")
 })
 
-test_that("a worker without sparkring says so", {
+test_that("a worker without sparkring is an error", {
   alone <- task_closure
   environment(alone) <- list2env(list(require = function(...) FALSE), parent = baseenv())
   rows <- alone(NULL, NULL, list(address = list("a:1"), partition = 2L))
@@ -172,7 +172,7 @@ test_that("a worker without sparkring says so", {
                class = "ring_error_unsupported")
 })
 
-test_that("what Spark says of a rank that it lost becomes an error that names it", {
+test_that("Spark's report of a lost rank becomes an error that names the rank", {
   text <- paste0(
     "org.apache.spark.SparkException: Job aborted: Could not recover from a failed barrier ",
     "ResultStage. Most recent failure reason: Stage failed because barrier task ResultTask(3, 2) ",

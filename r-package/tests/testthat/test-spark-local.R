@@ -114,7 +114,7 @@ test_that("a killed driver leaves no file", {
   expect_identical(wait_for_files(0L), 0L)
 })
 
-test_that("a rank that returns early is told of at once", {
+test_that("a rank that returns early is reported at once", {
   f <- of_script(function(comm) if (ring_rank(comm) > 0) ring_allreduce(comm, 1))
   begin <- Sys.time()
   expect_error(

@@ -88,10 +88,10 @@ test_that("the reports of ranks are shown, by a bar where there is a terminal", 
   shown <- function(..., run = f) {
     before <- options(..., cli.num_colors = 1L)
     on.exit(options(before))
-    told <- capture.output(type = "message", {
+    messages <- capture.output(type = "message", {
       printed <- capture.output(try(ring_run(NULL, run, num_proc = -2), TRUE))
     })
-    c(told, printed)
+    c(messages, printed)
   }
   plain <- paste(shown(cli.dynamic = FALSE), collapse = "\n")
   expect_match(plain, "sparkring: step [12] of 4, loss 1")

@@ -87,7 +87,7 @@ test_that("columns of ranks keep their values in one table, or are refused", {
   }
 })
 
-test_that("the rank at fault is told from the ranks that only report it", {
+test_that("the rank at fault is distinguished from the ranks that only report it", {
   lost <- failed(0L, ring_condition("ABORTED"), 1)
   wrong <- failed(1L, ring_condition("INVALID"), 2)
   mine <- failed(2L, simpleError("my own"), 3)
@@ -121,7 +121,7 @@ test_that("an error weighs what the least of its causes of the ring does", {
   expect_identical(rank_result_judge(c(same, list(failed(0L, lost, 2))), 3L, 0L)$rank, 1L)
 })
 
-test_that("an error says rank, host and attempt, and is of its own class, too", {
+test_that("an error names rank, host and attempt, and is of its own class, too", {
   own <- structure(
     class = c("my_error", "error", "condition"), list(message = "no", call = quote(g(1)), code = 7)
   )
@@ -143,7 +143,7 @@ test_that("an error says rank, host and attempt, and is of its own class, too", 
   expect_match(conditionMessage(lost), "object 'of_driver' not found: a rank has no variables of")
 })
 
-test_that("the remedy for a variable that was not sent is told in any language", {
+test_that("the error for a variable that was not sent has its remedy in any language", {
   language <- Sys.getenv("LANGUAGE", NA)
   on.exit(Sys.setLanguage(if (is.na(language)) "" else language))
   for (of in c("en", "de")) {
@@ -157,7 +157,7 @@ test_that("the remedy for a variable that was not sent is told in any language",
   }
 })
 
-test_that("a condition that is too large is told without it", {
+test_that("the error for a condition that is too large comes without it", {
   large <- structure(
     class = c("error", "condition"), list(message = "large", call = NULL, data = runif(1e5))
   )

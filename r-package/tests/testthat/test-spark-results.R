@@ -53,7 +53,7 @@ test_that("a value that does not arrive goes through Spark, or is an error with 
   ))
 })
 
-test_that("what goes wrong on the driver is told", {
+test_that("a failure on the driver is reported", {
   results <- results_open("127.0.0.1", 2L)
   unlink(results$folder, recursive = TRUE) # as when a disk is full
   ring <- played(results, of_script(function(df, comm) raw(17 * 2^20 * nrow(df))), size = 2L)
@@ -130,7 +130,7 @@ test_that("values that Spark carries fit into what it allows for all", {
                    c("0 bytes", "17 bytes", "1.5 KiB", "16 MiB", "1024 GiB"))
 })
 
-test_that("Spark's error for values that are too large together says what to do", {
+test_that("Spark's error for values that are too large together gets a remedy", {
   text <- paste(
     "org.apache.spark.SparkException: Job aborted due to stage failure: Total size of serialized",
     "results of 12 tasks (1100.0 MiB) is bigger than spark.driver.maxResultSize (1024.0 MiB)"

@@ -35,7 +35,7 @@ test_that("a rank that goes on computing is ended when another has failed", {
       while (!file.exists(file) || length(readLines(file)) < 2) Sys.sleep(0.01)
       stop("rank one has had enough")
     }
-    cat("has left the barrier\n", file = file, append = TRUE) # where it would hear of that
+    cat("has left the barrier\n", file = file, append = TRUE) # where the others would get its error
     cat(Sys.getpid(), "\n")
     if (nrow(df) == 2) system("sleep 500") else repeat sqrt(2)
   })
@@ -51,7 +51,7 @@ test_that("a rank that goes on computing is ended when another has failed", {
   }
 })
 
-test_that("a rank that is killed, or calls quit(), is told with what it has printed", {
+test_that("a rank that is killed, or calls quit(), is reported with its output", {
   ends <- list(
     killed = function(df, comm) {
       cat("I am to be killed\n")
@@ -77,14 +77,14 @@ test_that("a rank that is killed, or calls quit(), is told with what it has prin
   }
 })
 
-test_that("a rank that is killed is told at once, and its children end with it", {
+test_that("a rank that is killed is reported at once, and its children end with it", {
   file <- tempfile("child")
   f <- of_script(function(df, comm, file) {
     if (nrow(df) == 1) {
       writeLines(as.character(parallel::mcparallel(Sys.sleep(50))$pid), file)
       tools::pskill(Sys.getpid(), tools::SIGKILL)
     }
-    Sys.sleep(50) # nobody is in a call that would hear of it
+    Sys.sleep(50) # no rank is in a call, which would fail
   })
   took <- system.time(rank_results <- play(2L, f, file))[["elapsed"]]
   expect_lt(took, 40)
@@ -99,7 +99,7 @@ test_that("ranks end with the call on the driver, whatever they compute", {
   f <- of_script(function(df, comm, file, driver) {
     cat(sprintf("%d\n", Sys.getpid()), file = file, append = TRUE) # in one piece
     ring_barrier(comm)
-    Sys.sleep(5) # the driver is met
+    Sys.sleep(5) # the link to the driver is open
     if (nrow(df) == 0) tools::pskill(driver, tools::SIGKILL) # as when the call ends
     repeat sqrt(2)
   })
@@ -130,7 +130,7 @@ test_that("ranks that start after the call has ended end soon", {
   expect_length(log_server_left$children, 0)
 })
 
-test_that("ranks that never meet the driver go on without it", {
+test_that("ranks that cannot connect to the driver go on without it", {
   f <- of_script(function(df, comm) {
     Sys.sleep(3)
     ring_allreduce(comm, 1)

@@ -29,7 +29,7 @@ expect_interrupt <- function(sc) {
     ring_run(sc, of_script(function(comm, file, driver) {
       cat(sprintf("%d\n", Sys.getpid()), file = file, append = TRUE) # in one piece
       ring_barrier(comm)
-      Sys.sleep(10) # the driver is met
+      Sys.sleep(10) # the link to the driver is open
       if (ring_rank(comm) == 0) tools::pskill(driver, tools::SIGINT)
       repeat sqrt(2)
     }), file = file, driver = Sys.getpid(), num_proc = 2),
@@ -60,12 +60,12 @@ expect_early_interrupt <- function(sc) {
   expect_identical(sums, list(3, 3, 3))
 }
 
-# The process that Spark has started is killed, so Spark alone can tell.
+# The process that Spark has started is killed, so Spark alone can report it.
 expect_lost <- function(sc) {
   error <- tryCatch(
     ring_run(sc, of_script(function(comm) {
       ring_barrier(comm)
-      Sys.sleep(5) # the processes that supervise the ranks have met
+      Sys.sleep(5) # the processes that supervise the ranks are connected
       if (ring_rank(comm) == 1) tools::pskill(sparkring:::child_parent(), tools::SIGKILL)
       ring_barrier(comm)
     }), num_proc = 2),

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The real thing: sparklyr hands its barrier argument to closures in R workers of a Spark stage. A
-# connection takes long to make, so a test has many things to say.
+# connection takes long to make, so a test checks many things.
 
 # nolint start: object_usage_linter. testthat provides these functions.
-# What the tasks of a stage of three say.
+# The results of the tasks of a stage of three.
 spark_ring <- function(sc, ...) {
   ring <- sparklyr::spark_apply(
     sparklyr::sdf_len(sc, 6, repartition = 3),
@@ -32,22 +32,22 @@ expect_ring <- function(ring, secured) {
   expect_match(ring$shown, paste0("rank [0-2] of 3 on .*, ", secured, ", open$"))
 }
 
-# What a closure is told from which no ring can come.
+# The errors of closures that cannot form a ring.
 expect_refusals <- function(sc) {
-  told <- function(f, columns = c(text = "character"), ...) {
+  text <- function(f, columns = c(text = "character"), ...) {
     rows <- sparklyr::spark_apply(
       sparklyr::sdf_len(sc, 2, repartition = 2), of_script(f), columns, ..., barrier = TRUE,
       packages = FALSE
     )
     unique(as.data.frame(sparklyr::collect(rows))$text)
   }
-  alone <- told(function(df) {
+  alone <- text(function(df) {
     comm <- tryCatch(sparkring::ring_init(), ring_error_invalid = conditionMessage)
     data.frame(text = format(comm), stringsAsFactors = FALSE)
   })
   expect_length(alone, 1)
   expect_match(alone, "give the closure the argument, function(df, barrier)", fixed = TRUE)
-  grouped <- told(function(df, barrier) {
+  grouped <- text(function(df, barrier) {
     comm <- tryCatch(sparkring::ring_init(barrier), ring_error_invalid = conditionMessage)
     data.frame(text = format(comm), stringsAsFactors = FALSE)
   }, c(id = "integer", text = "character"), group_by = "id")

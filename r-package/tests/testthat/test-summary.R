@@ -5,8 +5,8 @@ test_that("a summary has the numbers of base R", {
                 name = c("a", "b", NA)[rep(1:3, 51)])
   data$level <- factor(data$Month, levels = 9:4)
   results <- run_ring(3, {
-    said <- tryCatch(ring_summary(comm, data, top = 1 - rank), error = conditionMessage)
-    list(ring_summary(comm, one_empty(data, rank, size)), said)
+    text <- tryCatch(ring_summary(comm, data, top = 1 - rank), error = conditionMessage)
+    list(ring_summary(comm, one_empty(data, rank, size)), text)
   }, data = data, one_empty = one_empty)
   found <- results[[1]][[1]]
   expect_identical(results[[2]][[1]], found)

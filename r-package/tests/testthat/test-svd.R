@@ -57,12 +57,12 @@ test_that("repeated rows and columns of zeros have the values of svd()", {
   results <- run_ring(2, {
     set.seed(rank)
     rows <- dealt(x, rank, size)
-    said <- function(...) tryCatch(ring_svd(comm, ...), error = conditionMessage)
+    text <- function(...) tryCatch(ring_svd(comm, ...), error = conditionMessage)
     list(
       lapply(c(5, 12), function(k) ring_svd(comm, rows, k, method = "random")),
       ring_svd(comm, matrix(1, 25, 30), 2, method = "random"), ring_svd(comm, rows),
-      ring_svd(comm, matrix(0, 3 * rank, 2)), said(rows, u = rank == 0), said(rows, u = rank + 1),
-      said(rows, method = if (rank == 1) "none" else "qr"),
+      ring_svd(comm, matrix(0, 3 * rank, 2)), text(rows, u = rank == 0), text(rows, u = rank + 1),
+      text(rows, method = if (rank == 1) "none" else "qr"),
       tryCatch(ring_prcomp(comm, rows, rank. = 2, power = rank), error = conditionMessage),
       tryCatch(ring_prcomp(comm, rows, center = 1), error = conditionMessage),
       tryCatch(ring_scale(comm, rows, FALSE, scale = "a"), error = conditionMessage)

@@ -328,7 +328,7 @@ static void report(void) {
     unmet += all.unmet;
     printf(
         "%-6s %5d runs: %5d went on, %5d failed as they should, %d did not; %d times another rank "
-        "was not told why; once they had met, the others knew within %.3f s\n",
+        "got no reason; once connected, the others knew within %.3f s\n",
         workload_link_name(link), all.runs, all.went_on, all.failed - all.problems, all.problems,
         all.missed, all.delay);
   }

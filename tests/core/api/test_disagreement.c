@@ -9,7 +9,7 @@
  *                                    time, and others over another link or with sanitizers
  *   test_disagreement --sample 500 --seed 7
  *   test_disagreement --all --workers 12
- *   test_disagreement --case 1234    that one, and what each rank was told
+ *   test_disagreement --case 1234    that one, and the error of each rank
  *
  * Several worlds at a time: most of the time they wait.
  */
@@ -42,7 +42,7 @@ typedef struct world {
 
 /* Of all workers. */
 typedef struct tally {
-  atomic_int next, failed, late, told[RING_SYSTEM + 1];
+  atomic_int next, failed, late, statuses[RING_SYSTEM + 1];
   atomic_int worst_ms; /* of those that were not found by waiting until the deadline */
 } tally;
 
@@ -142,13 +142,13 @@ static const char *judge(const disagreement *of, int rank, const outcome *got) {
 
 static void count(tally *into, const outcome *got) {
   int ms = (int)(got->seconds * 1000), worst = atomic_load(&into->worst_ms);
-  atomic_fetch_add(&into->told[got->error.status], 1);
+  atomic_fetch_add(&into->statuses[got->error.status], 1);
   while (got->error.status != RING_TIMEOUT && ms > worst &&
          !atomic_compare_exchange_weak(&into->worst_ms, &worst, ms)) {
   }
 }
 
-static void say(size_t number, const world *of, int rank, const char *wrong) {
+static void show(size_t number, const world *of, int rank, const char *wrong) {
   char text[800];
   const outcome *got = &of->ranks[rank];
   disagreement_print(of->what, text, sizeof text);
@@ -165,7 +165,7 @@ static void judge_world(const chosen *from, size_t number, const world *of, tall
     late = late || of->ranks[rank].error.status == RING_TIMEOUT ||
            of->ranks[rank].seconds > CALL_SECONDS;
     failed = failed || wrong != NULL;
-    if (wrong != NULL || from->verbose) say(number, of, rank, wrong);
+    if (wrong != NULL || from->verbose) show(number, of, rank, wrong);
   }
   if (late && !failed && !from->verbose) {
     char text[800];
@@ -239,12 +239,12 @@ static void choose(chosen *from, size_t all, size_t count) {
 static void report(const chosen *from, size_t all, const tally *of) {
   printf(
       "%zu of %zu disagreements over %s, of %d of %d pairs of kinds (seed %llu): %d found only at "
-      "the deadline, %d wrong; the slowest other after %.3f s; ranks were told",
+      "the deadline, %d wrong; the slowest other after %.3f s; errors:",
       from->count, all, ranks_link(), from->pairs, DISAGREEMENT_PAIRS,
       (unsigned long long)from->seed, of->late, of->failed, of->worst_ms * 1e-3);
   for (int status = 0; status <= RING_SYSTEM; status++)
-    if (of->told[status] > 0)
-      printf(" %s %d,", ring_status_name((ring_status)status), of->told[status]);
+    if (of->statuses[status] > 0)
+      printf(" %s %d,", ring_status_name((ring_status)status), of->statuses[status]);
   printf("\n");
 }
 

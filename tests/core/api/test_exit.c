@@ -14,7 +14,7 @@ enum { LONG = 1 << 20 };
 typedef struct ending {
   const char *name;
   void (*end)(void); /* what rank 0 does in place of the call */
-  ring_status told;  /* the other rank */
+  ring_status other; /* the error of the other rank */
 } ending;
 
 static ring_comm *comm;
@@ -62,7 +62,7 @@ static void run_rank(int rank, int size, void *arg) {
   usleep(50000);
   if (e->end == end_in_a_request) /* its thread sends on as long as there is one */
     while (kill(other, 0) == 0) usleep(1000);
-  CHECK_INT(ring_allreduce(comm, x, y, LONG, RING_FLOAT32, RING_SUM), e->told);
+  CHECK_INT(ring_allreduce(comm, x, y, LONG, RING_FLOAT32, RING_SUM), e->other);
   CHECK_INT(ring_comm_error(comm)->rank, 0);
   ring_comm_free(comm);
 }

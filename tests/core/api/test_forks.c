@@ -76,7 +76,7 @@ static void be_refused(ring_comm *comm) {
   CHECK_INT(ring_comm_size(comm), SIZE);
 }
 
-/* Runs `function` in a child, which ends as `exits` says, and checks that it was well. */
+/* Runs `function` in a child, which ends in the way of `exits`, and checks that it was well. */
 static void in_a_child(void (*function)(ring_comm *, ring_request *), ring_comm *comm,
                        ring_request *request) {
   int status;

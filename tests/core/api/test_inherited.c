@@ -234,7 +234,7 @@ static void lose_the_victim(death *of, int rank) {
   if (rank == of->victim) die_beside_a_child(of);
   CHECK_INT(ring_barrier(comm), RING_PEER_LOST);
   double took = seconds() - of->at;
-  printf("%s, rank %d dies: rank %d hears of it after %.3f s\n", of->name, of->victim, rank, took);
+  printf("%s, rank %d dies: rank %d fails after %.3f s\n", of->name, of->victim, rank, took);
   CHECK_INT(ring_comm_error(comm)->rank, of->victim);
   CHECK(took < UNLOADED(1.5));
   ring_comm_free(comm);
@@ -262,7 +262,7 @@ static void test_a_death_in_a_call_shows_at_once(void) {
   }
 }
 
-/* ---- Deaths while ranks meet -------------------------------------------------------------- */
+/* ---- Deaths during a rendezvous ---------------------------------------------------------- */
 
 static void *die_soon(void *arg) {
   usleep(300000);
@@ -288,7 +288,8 @@ static void open_with_the_next(death *of, int rank) {
     fprintf(stderr, "rank %d: %s\n", rank, error.message);
   CHECK(comm != NULL);
   double took = seconds() - of->at;
-  printf("rank %d dies in open: rank %d meets the next one after %.3f s\n", of->victim, rank, took);
+  printf("rank %d dies in open: rank %d has joined the next one after %.3f s\n", of->victim, rank,
+         took);
   check_ring(comm);
   CHECK(took < UNLOADED(3));
   close_rank(comm);

@@ -2,7 +2,7 @@
  *
  * Kernels and containers that do not have everything: system calls that do not exist or are not
  * permitted (seccomp), and limits of a process. The workload goes on by a slower way, or its victim
- * says what is missing.
+ * prints what is missing.
  */
 #include <errno.h>
 #include <linux/audit.h>

@@ -37,55 +37,55 @@ static void await(const int *flag) {
 /* ---- Families ----------------------------------------------------------------------------- */
 
 /* Runs the orphan as a child of a process of its own, which waits to be killed. */
-static pid_t fork_parent(rank_function function, int orphan, int said) {
+static pid_t fork_parent(rank_function function, int orphan, int output) {
   pid_t parent = fork_for(LIMIT);
   if (parent > 0) return parent;
   shared->parent = (long)getpid();
   if (fork_for(LIMIT) == 0) {
     function(orphan, SIZE, NULL);
-    CHECK(write(said, "ended", 5) == 5);
+    CHECK(write(output, "ended", 5) == 5);
     exit(0);
   }
-  close(said);
+  close(output);
   for (;;) pause();
 }
 
-static pid_t fork_rank(rank_function function, int rank, int said) {
+static pid_t fork_rank(rank_function function, int rank, int output) {
   pid_t child = fork_for(LIMIT);
   if (child > 0) return child;
-  close(said);
+  close(output);
   function(rank, SIZE, NULL);
   exit(0);
 }
 
 /* The orphan gets this process, the subreaper, as its parent, or another one. In both cases it
  * has ended when the pipe has no writer, and passed if it wrote so. */
-static void await_orphan(int said, bool subreaper) {
+static void await_orphan(int output, bool subreaper) {
   char text[6] = "";
   int status;
   size_t length = 0;
   for (ssize_t got = 1; got > 0 && length < sizeof text - 1; length += (size_t)got) {
-    got = read(said, text + length, sizeof text - 1 - length);
+    got = read(output, text + length, sizeof text - 1 - length);
     CHECK(got >= 0);
   }
   CHECK_CONTAINS(text, "ended");
-  CHECK_INT(read(said, text, 1), 0);
+  CHECK_INT(read(output, text, 1), 0);
   if (!subreaper) return;
   CHECK(wait(&status) > 0);
   CHECK_INT(status, 0);
 }
 
 static void run_family(rank_function function, int orphan, bool subreaper) {
-  int said[2], status;
+  int output[2], status;
   pid_t others[SIZE];
   shared = shared_alloc(sizeof *shared);
   snprintf(token, sizeof token, "a family of process %d", (int)getpid());
-  CHECK_INT(pipe(said), 0);
+  CHECK_INT(pipe(output), 0);
   CHECK_INT(prctl(PR_SET_CHILD_SUBREAPER, subreaper ? 1UL : 0UL), 0);
-  pid_t parent = fork_parent(function, orphan, said[1]);
+  pid_t parent = fork_parent(function, orphan, output[1]);
   for (int rank = 0; rank < SIZE; rank++)
-    if (rank != orphan) others[rank] = fork_rank(function, rank, said[1]);
-  close(said[1]);
+    if (rank != orphan) others[rank] = fork_rank(function, rank, output[1]);
+  close(output[1]);
   await(&shared->waits);
   usleep(50000);
   shared->killed_at = seconds();
@@ -97,8 +97,8 @@ static void run_family(rank_function function, int orphan, bool subreaper) {
     CHECK(waitpid(others[rank], &status, 0) == others[rank]);
     CHECK_INT(status, 0);
   }
-  await_orphan(said[0], subreaper);
-  close(said[0]);
+  await_orphan(output[0], subreaper);
+  close(output[0]);
   shared_free(shared, sizeof *shared);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A library with OpenSSL's names, such as TensorFlow's BoringSSL, which the linker finds first: open() says so
+ * A library with OpenSSL's names, such as TensorFlow's BoringSSL, which the linker finds first: open() reports it
  * before any of its functions is called for OpenSSL's.
  */
 #include <string.h>

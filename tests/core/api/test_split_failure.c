@@ -21,7 +21,7 @@
 static int begin_to_split(ring_comm *comm, int color, int key) {
   int rank = ring_comm_rank(comm), size = ring_comm_size(comm), bytes = 11;
   int listener = ring_socket_listen("127.0.0.1", 0);
-  uint8_t told[RANKS_MAX * 11] = {0}, *mine = told + rank * bytes, *to = mine;
+  uint8_t values[RANKS_MAX * 11] = {0}, *mine = values + rank * bytes, *to = mine;
   ring_call signature = {.collective = RING_COLLECTIVE_SPLIT, .sequence = ++comm->sequence};
   collective_args args = {.work = {.outline = {.call = {.collective = RING_COLLECTIVE_ALLGATHER,
                                                         .dtype = RING_UINT8,
@@ -29,7 +29,7 @@ static int begin_to_split(ring_comm *comm, int color, int key) {
                                                .parts = {NULL, (uint64_t)bytes}},
                                    .signature = &signature,
                                    .input = mine,
-                                   .output = told,
+                                   .output = values,
                                    .output_count = (uint64_t)(size * bytes)},
                           .input_count = (uint64_t)bytes,
                           .out_at = (uint64_t)(rank * bytes),
@@ -41,7 +41,7 @@ static int begin_to_split(ring_comm *comm, int color, int key) {
   return listener;
 }
 
-/* Rank 1, which has no part in the child, and the one that breaks it meet when rank 1 has split. */
+/* Rank 1, which has no part in the child, and the rank that breaks it pass a barrier when rank 1 has split. */
 typedef struct splitting {
   int split, arrived;
 } splitting;
@@ -175,9 +175,10 @@ static void come_late_to_a_split(int rank, int size, void *shared) {
   ring_options options = rank_options(rank, size);
   ring_comm *comm, *child;
   options.call_timeout = rank == 3 ? 2 : 30;
-  options.algorithms = "allgather:ring"; /* rank 1 has nothing to tell rank 3 itself */
+  options.algorithms = "allgather:ring"; /* rank 1 has nothing to send to rank 3 */
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-  if (rank % 3 == 0) usleep(2100000); /* the others have said so after 2 s, to count for 3 more */
+  if (rank % 3 == 0)
+    usleep(2100000); /* the others have reported a wait after 2 s, and count for 3 more */
   if (rank == 1) {
     stop_in_a_split(comm, 0, 0, failed);
   } else {

@@ -54,7 +54,7 @@ static void test_the_oldest_events_are_overwritten(void) {
 
 enum { EVENTS = 200000 };
 
-/* Records events whose fields tell the same number. */
+/* Records events whose fields have the same number. */
 static void *record(void *timeline) {
   ring_call call = {.collective = RING_COLLECTIVE_BARRIER};
   for (call.sequence = 1; call.sequence <= EVENTS; call.sequence++)

@@ -69,32 +69,33 @@ typedef struct forgery {
 } forgery;
 
 /* Rank 1 makes the calls of ring_strings_allgather by hand. */
-static void tell(ring_comm *comm, const forgery *told) {
-  const int64_t own[2] = {told->count, told->bytes};
+static void forge(ring_comm *comm, const forgery *forged) {
+  const int64_t own[2] = {forged->count, forged->bytes};
   int64_t totals[6], lengths[64];
   char memory[64];
   size_t counts[3], bytes[3];
   if (ring_allgather(comm, own, totals, 2, RING_INT64) != RING_OK) return;
   for (int rank = 0; rank < 3; rank++) counts[rank] = (size_t)totals[2 * rank];
   for (int rank = 0; rank < 3; rank++) bytes[rank] = (size_t)totals[2 * rank + 1];
-  if (told->count != 1 || told->bytes != 3) return;
-  if (ring_allgatherv(comm, &told->length, lengths, counts, RING_INT64) == RING_OK)
+  if (forged->count != 1 || forged->bytes != 3) return;
+  if (ring_allgatherv(comm, &forged->length, lengths, counts, RING_INT64) == RING_OK)
     ring_allgatherv(comm, "abc", memory, bytes, RING_UINT8);
 }
 
-static void try_forgery(ring_comm *comm, const forgery *told, bool agrees) {
+static void try_forgery(ring_comm *comm, const forgery *forged, bool agrees) {
   const ring_string mine = {"abc", 3};
   double failed = 1;
   if (ring_comm_rank(comm) == 1) {
     if (agrees) ring_allreduce(comm, &failed, &failed, 1, RING_FLOAT64, RING_SUM);
-    tell(comm, told);
+    forge(comm, forged);
   } else if (agrees) {
     ring_agreement agreement;
-    ranks_expect(comm, ring_agree(comm, &mine, &agreement), RING_MISMATCH, 1, told->text);
+    ranks_expect(comm, ring_agree(comm, &mine, &agreement), RING_MISMATCH, 1, forged->text);
     CHECK(agreement.text == NULL);
   } else {
     ring_strings all;
-    ranks_expect(comm, ring_strings_allgather(comm, &mine, 1, &all), RING_MISMATCH, 1, told->text);
+    ranks_expect(comm, ring_strings_allgather(comm, &mine, 1, &all), RING_MISMATCH, 1,
+                 forged->text);
     ring_strings_free(&all);
   }
 }

@@ -75,7 +75,7 @@ static void test_failure(void) {
   CHECK_INT(ring_envelope_fail(envelope, NULL, 0), 16);
 }
 
-static void test_strangers(void) {
+static void test_outsiders(void) {
   uint8_t bytes[RING_ENVELOPE_TRAILER_BYTES];
   char text[RING_ENVELOPE_TEXT_BYTES];
   size_t length = append(bytes, 0, RING_ENVELOPE_PICKLE, 0);
@@ -97,6 +97,6 @@ int main(void) {
   RUN(test_split);
   RUN(test_no_envelopes);
   RUN(test_failure);
-  RUN(test_strangers);
+  RUN(test_outsiders);
   return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * When the hub judges a program that has ended in silence: PMIx may report the program's PMIx_Init after its end. The
- * clock of rank 0 stands still, and goes on when the test says so.
+ * clock of rank 0 stands still, and goes on when the test lets it.
  */
 #include "pmi/pmi_hub.h"
 

@@ -119,11 +119,11 @@ static void test_the_space_is_full(void) {
 
 static void publish(ring_key_values *names, const char *command, int number, const char *answer) {
   static ring_pmi_line line;
-  char text[128], said[RING_PMI_ANSWER_MOST + 1];
+  char text[128], reply[RING_PMI_ANSWER_MOST + 1];
   snprintf(text, sizeof text, "cmd=%s service=name-%d port=a", command, number);
   CHECK_INT(ring_pmi_line_read(&line, text, strlen(text), NULL), RING_OK);
-  ring_name_service_answer(names, &line, said);
-  CHECK_CONTAINS(said, answer);
+  ring_name_service_answer(names, &line, reply);
+  CHECK_CONTAINS(reply, answer);
 }
 
 static void test_too_many_names(void) {

@@ -61,12 +61,12 @@ static ring_explanation explained(ring_comm *comm, const char *collective, size_
 }
 
 static void check_traffic(ring_comm *comm, const ring_counters *before,
-                          const ring_explanation *said) {
+                          const ring_explanation *plan) {
   ring_counters after = counters_of(comm);
-  CHECK_INT(after.messages_sent - before->messages_sent, said->messages_sent);
-  CHECK_INT(after.messages_received - before->messages_received, said->messages_received);
-  CHECK_INT(after.bytes_sent - before->bytes_sent, said->bytes_sent);
-  CHECK_INT(after.bytes_received - before->bytes_received, said->bytes_received);
+  CHECK_INT(after.messages_sent - before->messages_sent, plan->messages_sent);
+  CHECK_INT(after.messages_received - before->messages_received, plan->messages_received);
+  CHECK_INT(after.bytes_sent - before->bytes_sent, plan->bytes_sent);
+  CHECK_INT(after.bytes_received - before->bytes_received, plan->bytes_received);
 }
 
 /* ---- Reductions --------------------------------------------------------------------------- */
@@ -121,10 +121,10 @@ static void reduce_one(ring_comm *comm, sums *shared, const reducing *r, ring_dt
   uint8_t *x = calloc(count + 1, width), *y = calloc(count + 1, width);
   uint8_t *again = calloc(count + 1, width);
   for (size_t i = 0; i < count; i++) put(x, dtype, i, exact(rank, i));
-  ring_explanation said = explained(comm, r->name, count * width, dtype, root);
+  ring_explanation plan = explained(comm, r->name, count * width, dtype, root);
   ring_counters before = counters_of(comm);
   CHECK_INT(r->call(comm, x, y, count, dtype, root), RING_OK);
-  check_traffic(comm, &before, &said);
+  check_traffic(comm, &before, &plan);
   if (r->everywhere || rank == root) check_sum(r, rank, size, dtype, count, y);
   if (r->everywhere && !r->parts) check_same_everywhere(comm, shared, y, count * width);
   for (size_t i = 0; i < count; i++) put(x, dtype, i, rough(rank, i));
@@ -232,11 +232,11 @@ static void move_one(ring_comm *comm, int move, size_t count, int root) {
       x[(size_t)to * count + i] = sent(rank, splits(move) ? to : 0, i);
   }
   size_t bytes = sizeof *x * (move == BROADCAST ? count : capacity);
-  ring_explanation said = explained(comm, moves[move], bytes, RING_INT32, root);
+  ring_explanation plan = explained(comm, moves[move], bytes, RING_INT32, root);
   ring_counters before = counters_of(comm);
   CHECK_INT(move_call(comm, move, x, y, count, parts, root), RING_OK);
-  check_traffic(comm, &before, &said);
-  CHECK_INT(said.bytes, bytes);
+  check_traffic(comm, &before, &plan);
+  CHECK_INT(plan.bytes, bytes);
   check_moved(move, y, count, rank, size, root);
   free(x);
   free(y);
@@ -247,10 +247,10 @@ static void move_everything(int rank, int size, void *arg) {
   ring_comm *comm = open_forced(rank, size, shared->algorithms);
   for (int move = 0; move < MOVES; move++)
     for (int i = 0; counts[i] < MOST; i++) move_one(comm, move, counts[i], (i + 1) % size);
-  ring_explanation said = explained(comm, "barrier", 0, RING_INT8, 0);
+  ring_explanation plan = explained(comm, "barrier", 0, RING_INT8, 0);
   ring_counters before = counters_of(comm);
   CHECK_INT(ring_barrier(comm), RING_OK);
-  check_traffic(comm, &before, &said);
+  check_traffic(comm, &before, &plan);
   close_rank(comm);
 }
 

@@ -45,7 +45,7 @@ static void verify(const collective *kind, planner plan, bool rooted, bool takes
   verify_widths(kind, plan, rooted, takes_uneven, false);
 }
 
-/* The same with accumulators: the flags of all steps have to say what is one. */
+/* The same with accumulators: the flags of all steps have to mark them. */
 static void verify_wide(const collective *kind, planner plan, bool rooted, bool takes_uneven) {
   verify_widths(kind, plan, rooted, takes_uneven, true);
 }

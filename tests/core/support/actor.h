@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An actor: a process that speaks the protocol of the rendezvous as a rank does, up to a point. The scene
- * says which rank it is in a job of four (rank 0 sends the table to 1 and 2, and 2 to 3), and how the job ends.
+ * An actor: a process that follows the protocol of the rendezvous as a rank does, up to a point. The scene
+ * sets its rank in a job of four (rank 0 sends the table to 1 and 2, and 2 to 3), and how the job ends.
  */
 #ifndef RING_ACTOR_H
 #define RING_ACTOR_H

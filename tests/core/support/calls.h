@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A call as data: whatever a rank can call of a communicator, with its arguments, so that a test can
- * make up programs of calls, let ranks run them, and say of each call whether a rank can know that
+ * make up programs of calls, let ranks run them, and decide for each call whether a rank can know that
  * another one has not made it.
  *
  * A message goes from root to peer and concerns nobody else.

@@ -7,7 +7,7 @@
 #include "check.h"
 #include "transport/socket.h"
 
-/* Ranks that are forked later would give up a listener of the core's. */
+/* Ranks that are forked later would close a listener of the core's. */
 static int listen_for_children(uint16_t port) {
   int given_up = ring_socket_listen("127.0.0.1", port), fd = -1;
   if (given_up >= 0) fd = fcntl(given_up, F_DUPFD_CLOEXEC, 0);

@@ -3,7 +3,7 @@
  * Interleavings: runs a scenario of several threads of the real code in every order, within a bound.
  *
  * Each thread of the scenario is a context on one thread of the system. The test is linked with --wrap for the
- * functions by which threads meet: mutexes, conditions, poll(), the start and the end of threads, the clock. At each
+ * functions by which threads synchronize: mutexes, conditions, poll(), the start and the end of threads, the clock. At each
  * lock and each wait the explorer chooses the thread that goes on. It records the choices of a run, and the next
  * run takes the next alternative of the last choice that has one, until there is none.
  *

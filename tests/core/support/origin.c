@@ -9,7 +9,7 @@ enum { ORIGIN_FRAMES = 4 };
 
 typedef struct origin_walk {
   origin *into;
-  uintptr_t from; /* not met yet: the frames of who replaces the allocator */
+  uintptr_t from; /* 0 until the frames of the allocator's replacement are known */
   int found;
 } origin_walk;
 

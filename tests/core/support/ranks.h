@@ -60,7 +60,7 @@ const char *ranks_network(void);
 /* Options for rank of size on 127.0.0.1, with a token of this test program's own. */
 ring_options rank_options(int rank, int size);
 
-/* Checks how a call has failed, who is said to be at fault, and what the text has; prints the error if it
+/* Checks how a call has failed, the rank that it blames, and what the text has; prints the error if it
  * is another one. */
 void ranks_expect(ring_comm *comm, ring_status status, ring_status expected, int fault,
                   const char *text);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The symbolic verifier: runs the schedules of all ranks on values that say which contributions
+ * The symbolic verifier: runs the schedules of all ranks on values that record which contributions
  * they hold, and checks that each element of each output holds each contribution exactly once. A
  * lane may be ahead of or behind any other as far as its watermarks allow, so a case runs under
  * several orders (receives first, sends first, random pieces). A send copies its values when it
@@ -29,7 +29,7 @@ typedef struct pipe {
 
 typedef struct machine {
   int size;
-  bool widen; /* scratch holds accumulators, and the flags of all steps have to say so */
+  bool widen; /* scratch holds accumulators, and the flags of all steps have to mark them */
   ring_schedule schedules[RANKS];
   value *spaces[RANKS][3];
   pipe pipes[RANKS][RANKS];

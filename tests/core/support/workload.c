@@ -223,7 +223,7 @@ static ring_options options_of(run *r) {
   return options;
 }
 
-/* After a failure the ranks meet again at the close, if it was not the communicator that failed. */
+/* After a failure the ranks synchronize again at the close, if it was not the communicator that failed. */
 static void run_steps(run *r) {
   for (int i = 0; i < STEPS && ring_comm_usable(r->comm); i++) {
     if (r->end->step != NULL && i < STEPS - 1) continue;
@@ -330,8 +330,8 @@ static const char *blame_any(const workload *work, int rank) {
   return work->ends[end->fault].step == NULL ? "names a rank that did not fail" : NULL;
 }
 
-/* Whether a rank waited until its deadline for one that never came to meet it, of which nobody can
- * tell. */
+/* Whether a rank waited until its deadline for a rank that never connected, which nobody can
+ * report. */
 static bool stood_up(const workload *work, const workload_end *end) {
   if (work->exchanges) return end->status == RING_ABORTED;
   return end->status == RING_TIMEOUT && (strstr(end->message, "ranks joined within") != NULL ||
@@ -339,7 +339,7 @@ static bool stood_up(const workload *work, const workload_end *end) {
                                          strstr(end->message, "did not find rank 0") != NULL);
 }
 
-/* Whether the victim may be unable to tell what it lacks: over a link that could not be made, or
+/* Whether the victim may be unable to report what it lacks: over a link that could not be made, or
  * encrypted, and while it has no other one, or too late over that. */
 static bool is_mute(const workload *work) {
   const workload_end *victim = &work->ends[work->victim];
@@ -367,18 +367,19 @@ static const char *blame(const workload *work, int rank) {
   if (rank == work->victim) {
     bool well = end->status == RING_NO_MEMORY || end->status == RING_SYSTEM ||
                 end->status == RING_UNSUPPORTED;
-    return well ? NULL : "was the victim and was not told what it lacks";
+    return well ? NULL : "was the victim, and its error does not name what it lacks";
   }
   if (strcmp(victim->step, "open") == 0 && stood_up(work, end)) return NULL;
-  if (only_misses(work, rank)) return is_mute(work) ? NULL : "was not told what the victim lacks";
+  if (only_misses(work, rank))
+    return is_mute(work) ? NULL : "has no error of what the victim lacks";
   /* One that lacks descriptors may wait for some until its deadline, which is that of the others, too. */
   bool tired = victim->status == RING_SYSTEM && strcmp(victim->step, "open") == 0;
   if (tired && end->status == RING_TIMEOUT) return NULL;
   tired = tired && end->status == RING_ABORTED;
-  if (end->status != victim->status && !tired) return "was not told what the victim lacks";
+  if (end->status != victim->status && !tired) return "has no error of what the victim lacks";
   if (end->fault != work->victim && strstr(end->message, name) == NULL)
-    return "was not told that the victim failed";
-  return end->at - victim->at > WORKLOAD_SOON ? "was told too late" : NULL;
+    return "has an error that does not name the victim";
+  return end->at - victim->at > WORKLOAD_SOON ? "got its error too late" : NULL;
 }
 
 static bool judge(const workload *work, const char *what) {

@@ -2,7 +2,7 @@
  *
  * A workload: forked ranks that use everything once, from open to free, while one of them, the
  * victim, runs out of something. What each rank came to is kept, and judged: either all ranks went on
- * with right results, or the victim was told what it lacks and the others were told who failed, soon;
+ * with right results, or the error of the victim names what it lacks and those of the others the victim, soon;
  * and nobody crashed, hung or kept a descriptor.
  */
 #ifndef RING_WORKLOAD_H
@@ -40,7 +40,7 @@ typedef struct workload {
   void (*feed)(void *arg);   /* on the victim, after it has freed everything */
   void *arg;
   bool all;       /* any rank may lack it: each may be the victim */
-  bool exchanges; /* the ranks meet by an exchange, not by addresses */
+  bool exchanges; /* the rendezvous is by an exchange, not by addresses */
   workload_end ends[WORKLOAD_RANKS];
 } workload;
 
@@ -48,7 +48,7 @@ typedef struct workload {
 workload *workload_alloc(workload_link link, int victim);
 void workload_free(workload *work);
 
-/* Runs it, and judges it: true when every rank was fine or told well. If not, says what was wrong,
+/* Runs it, and judges it: true when every rank was fine or got its error. If not, prints what was wrong,
  * with `what` was lacking. */
 bool workload_run(workload *work, const char *what);
 
@@ -61,11 +61,11 @@ bool workload_failed(const workload *work);
 /* The longest time, in seconds, between the victim's failure and that of another rank. */
 double workload_delay(const workload *work);
 
-/* How many ranks heard that the victim was lost, and not what it lacked. */
+/* How many ranks got the error that the victim was lost, and not what it lacked. */
 int workload_missed(const workload *work);
 
 /* Whether all ranks came to their end, but one too late: at its deadline, or long after the victim; or it
- * knew that the victim was gone before it could be told why. */
+ * knew that the victim was gone before the reason could arrive. */
 bool workload_late(const workload *work);
 
 const char *workload_link_name(workload_link link);

@@ -73,7 +73,7 @@ typedef struct expected {
   const char *link;
 } expected;
 
-static void say_secrets(ring_comm *comm) {
+static void send_secrets(ring_comm *comm) {
   uint64_t *x = malloc(COUNT * sizeof *x);
   for (size_t i = 0; i < COUNT; i++) x[i] = SECRET;
   CHECK_INT(ring_broadcast(comm, x, x, COUNT, RING_INT64, 0), RING_OK);
@@ -93,11 +93,11 @@ static void use_links(int rank, int size, void *shared) {
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   CHECK_INT(ring_comm_encrypted(comm), of->encryption == RING_ON);
   leaked = false;
-  say_secrets(comm);
+  send_secrets(comm);
   CHECK_INT(strcmp(ring_comm_link(comm, rank ^ 1), of->link), 0);
   CHECK_INT(ring_comm_split(comm, rank / 2, 0, &half), RING_OK);
   CHECK_INT(ring_comm_encrypted(half), of->encryption == RING_ON);
-  say_secrets(half);
+  send_secrets(half);
   CHECK_INT(strcmp(ring_comm_link(half, 1 - rank % 2), of->link), 0);
   bool over_network = of->shared_memory == RING_OFF;
   CHECK_INT(leaked, over_network && of->encryption == RING_OFF);
@@ -140,7 +140,7 @@ static int pass_texts(void *arg, const char *mine, ring_exchange_put_fn put, voi
   return 0;
 }
 
-/* The odd one is told of rank 0, the others of the odd one; of two odd ones, by an exchange, of the
+/* The error of the odd one names rank 0, those of the others the odd one; of two odd ones, by an exchange, of the
  * first. */
 static void check_message(const disagreement *of, int rank, const ring_error *error) {
   char text[128];
@@ -157,7 +157,7 @@ static void check_message(const disagreement *of, int rank, const ring_error *er
   CHECK(strncmp(error->message, text, strlen(text)) == 0);
 }
 
-/* All are told soon, and not at the deadline. */
+/* All get the error soon, and not at the deadline. */
 static void disagree(int rank, int size, void *shared) {
   exchange_end end = {shared, rank};
   const disagreement *of = shared;
@@ -190,7 +190,7 @@ static void test_ranks_that_disagree(void) {
   shared_free(of, sizeof *of);
 }
 
-/* A rank that never comes keeps nobody from being told. */
+/* A rank that never comes keeps no other from its error. */
 static void disagree_without_rank_1(int rank, int size, void *shared) {
   if (rank != 1) disagree(rank, size, shared);
 }

@@ -362,7 +362,7 @@ static void test_kill_while_it_sends(transport kind) {
   pair_join(&of, link, child, SIGKILL);
 }
 
-/* Where sockets of one host tell an end at once, it is told although nothing else is awaited. */
+/* If sockets of one host report an end at once, the link does although nothing else is awaited. */
 static void test_kill_is_a_break(void) {
   pair of;
   pid_t child;

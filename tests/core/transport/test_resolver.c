@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Name servers that are slow, silent, or do not know a machine yet. The linker sends the core's lookups
- * through here. The names of the hosts say how their lookups go; all resolve to this machine.
+ * through here. The names of the hosts choose how their lookups go; all resolve to this machine.
  */
 #include <netdb.h>
 #include <pthread.h>

@@ -75,7 +75,7 @@ static void between_move(between *of, int side) {
   }
 }
 
-/* Sends from side 0 to side 1 until all has come, or an error is met, which is returned. */
+/* Sends from side 0 to side 1 until all has come, or until an error, which is returned. */
 static ssize_t between_run(between *of, const uint8_t *out, uint8_t *in, size_t length) {
   size_t sent = 0, received = 0;
   for (int turns = 0; received < length; turns++) {
@@ -159,7 +159,7 @@ static void test_a_changed_bit_is_an_error(void) {
   free(in);
 }
 
-/* Who does not speak TLS at all. */
+/* A peer that does not use TLS at all. */
 static void test_plain_bytes_are_refused(void) {
   between *of = between_open("key", "key");
   char byte;
@@ -267,7 +267,7 @@ static SSL *keyed_peer(ring_link *link, int fd) {
 }
 
 /* A peer that has the key and asks for new keys while a record is half sent: the answer goes before
- * the next record, and what the peer says is read, although the network takes neither now. */
+ * the next record, and the peer's bytes are read, although the network takes neither now. */
 static void test_new_keys_come_before_the_next_record(void) {
   int fd[2];
   uint8_t *out = text_of("a tensor ", 2000), in[2048];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A program of Open MPI. The argument says what it does; the last rank fails alone.
+ * A program of Open MPI. The argument chooses what it does; the last rank fails alone.
  */
 #include <mpi.h>
 #include <signal.h>

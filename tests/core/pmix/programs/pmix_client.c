@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A program of PMIx. The argument says what it does between PMIx_Init and PMIx_Finalize. It exits with the line in
+ * A program of PMIx. The argument chooses what it does between PMIx_Init and PMIx_Finalize. It exits with the line in
  * which something was wrong.
  */
 #include <pmix.h>
