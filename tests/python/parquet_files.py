@@ -18,6 +18,15 @@ GROUP = 7  # rows of a row group
 COUNTS = (20, 3, 0, 31, 7)  # rows of the files of the fixture `table`
 ROWS = sum(COUNTS)
 BATCH = 4
+# Spark's vectors in Arrow.
+VECTOR = pa.struct(
+    [
+        ("type", pa.int8()),
+        ("size", pa.int32()),
+        ("indices", pa.list_(pa.int32())),
+        ("values", pa.list_(pa.float64())),
+    ]
+)
 
 
 def table_of(ids):

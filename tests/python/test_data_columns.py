@@ -11,7 +11,7 @@ import parquet_files as files
 import pyarrow as pa
 import pytest
 import sparkring
-from parquet_files import ROWS, alone, parquet, refused, table_of
+from parquet_files import ROWS, VECTOR, alone, parquet, refused, table_of
 from pyarrow import parquet as pq
 from ranks import open_comm, run
 
@@ -75,16 +75,6 @@ def empty(path, comm, as_):
         if as_ == "arrow":
             return {name: str(x.type) for name, x in batch.items()}
         return {name: (x.dtype.str, x.shape[1:]) for name, x in batch.items()}
-
-
-VECTOR = pa.struct(
-    [
-        ("type", pa.int8()),
-        ("size", pa.int32()),
-        ("indices", pa.list_(pa.int32())),
-        ("values", pa.list_(pa.float64())),
-    ]
-)
 
 
 def vector(row):

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from parquet_files import VECTOR
 from pyspark.ml.linalg import Vectors
 from pyspark.sql import Row
 from sparkring import InvalidError
@@ -25,14 +26,6 @@ VALUES = {
     "images": [[[1, 2], [3, 4], [5, 6]]] * 3,
 }
 DENSE, SPARSE = Vectors.dense([1.0, 0.0, 2.0]), Vectors.sparse(3, {1: 5.0})
-VECTOR = pa.struct(
-    [
-        ("type", pa.int8()),
-        ("size", pa.int32()),
-        ("indices", pa.list_(pa.int32())),
-        ("values", pa.list_(pa.float64())),
-    ]
-)
 
 
 def in_arrow(vector):

@@ -377,7 +377,7 @@ static void *open_to_warm_up(void *arg) {
   options.shared_memory = RING_OFF;
   options.encryption = RING_ON;
   ring_comm *comm = NULL;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  comm = open_with(&options);
   close_rank(comm);
   return NULL;
 }

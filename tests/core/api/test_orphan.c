@@ -203,7 +203,7 @@ static void wait_in_call(int rank, int size, void *unused) {
   ring_options options = family_options(rank);
   ring_comm *comm, *child = NULL;
   ring_error error;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  comm = open_with(&options);
   if (in_child) CHECK_INT(ring_comm_split(comm, 0, rank, &child), RING_OK);
   ranks_barrier(&shared->arrived, size);
   if (rank == ORPHAN) shared->waits = 1;

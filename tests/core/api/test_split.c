@@ -128,7 +128,7 @@ static void split_in_range(int rank, int size, void *shared) {
   int made = 0;
   options.port_first = ports->first;
   options.port_last = ports->last;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  comm = open_with(&options);
   ring_status status = RING_OK;
   while (made < 4 && status == RING_OK) {
     status = ring_comm_split(comm, 0, 0, &children[made]);

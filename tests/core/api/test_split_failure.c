@@ -74,7 +74,7 @@ static void die_while_splitting(int rank, int size, void *shared) {
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     return;
   }
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  comm = open_with(&options);
   CHECK_INT(ring_comm_split(comm, rank == 1 ? -1 : 1, 0, &child),
             rank == 1 ? RING_OK : RING_PEER_LOST);
   CHECK(child == NULL);
@@ -106,7 +106,7 @@ static void vanish_while_splitting(int rank, int size, void *shared) {
     pid_t process = fork();
     CHECK(process >= 0);
     if (process == 0) {
-      CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+      comm = open_with(&options);
       begin_to_split(comm, 1, 1);
       atomic_store(&of->killed, ring_platform_now());
       kill(getpid(), SIGKILL);
@@ -114,7 +114,7 @@ static void vanish_while_splitting(int rank, int size, void *shared) {
     CHECK_INT(waitpid(process, NULL, 0), process);
     return;
   }
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  comm = open_with(&options);
   CHECK_INT(ring_comm_split(comm, 1, 0, &child), RING_PEER_LOST);
   atomic_store(&of->missed, ring_platform_now() - atomic_load(&of->killed));
   CHECK_INT(ring_comm_error(comm)->rank, 1);
@@ -149,7 +149,7 @@ static void stop_while_splitting(int rank, int size, void *shared) {
   ring_options options = rank_options(rank, size);
   ring_comm *comm, *child;
   options.call_timeout = rank == 1 ? 4 : 5;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  comm = open_with(&options);
   if (rank == 3) {
     stop_in_a_split(comm, 1, -1, failed);
   } else {
@@ -176,7 +176,7 @@ static void come_late_to_a_split(int rank, int size, void *shared) {
   ring_comm *comm, *child;
   options.call_timeout = rank == 3 ? 2 : 30;
   options.algorithms = "allgather:ring"; /* rank 1 has nothing to send to rank 3 */
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  comm = open_with(&options);
   if (rank % 3 == 0)
     usleep(2100000); /* the others have reported a wait after 2 s, and count for 3 more */
   if (rank == 1) {
@@ -207,7 +207,7 @@ static void stop_in_two_children(int rank, int size, void *shared) {
   ring_options options = rank_options(rank, size);
   ring_comm *comm, *child;
   options.call_timeout = rank == 0 ? 4 : 2;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  comm = open_with(&options);
   if (stops) {
     stop_in_a_split(comm, color, 0, failed);
   } else {

@@ -234,7 +234,7 @@ static void be_searched(int rank, int size, void *shared) {
   options.exchange_arg = &rank;
   options.encryption = RING_ON;
   options.shared_memory = RING_OFF;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  comm = open_with(&options);
   for (int i = 0; i < 3; i++)
     CHECK_INT(ring_allreduce(comm, x, x, 100, RING_FLOAT64, RING_SUM), RING_OK);
   CHECK_INT(ring_comm_split(comm, rank / 2, 0, &half), RING_OK);

@@ -328,7 +328,7 @@ static void split_behind_a_stopped_rank(int rank, int size, void *arg) {
     return;
   }
   options.call_timeout = rank == 1 ? 30 : 3;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  comm = open_with(&options);
   if (rank == 2) await_count(&shared->state.stopped, 1);
   uint64_t begun = ring_platform_now();
   ring_status status = ring_comm_split(comm, 0, -rank, &child);

@@ -247,10 +247,9 @@ static void test_a_rank_lost_within_a_message(void) {
 
 static void run_late(int rank, int size, void *shared) {
   uint8_t byte;
-  ring_comm *comm;
   ring_options options = rank_options(rank, size);
   options.call_timeout = 0.3;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   ring_messages *messages = messages_of(comm);
   if (rank == 0) {
     CHECK_INT(ring_messages_recv(messages, &byte, 1, RING_UINT8, 1, 6, NULL), RING_TIMEOUT);
@@ -292,14 +291,13 @@ static void note_log(void *arg, const char *message) {
 static void run_interrupted(int rank, int size, void *shared) {
   interruption *of = shared;
   uint8_t byte;
-  ring_comm *comm;
   ring_options options = rank_options(rank, size);
   options.warn_after = rank == 0 ? RING_NEVER : 0.01;
   options.log = note_log;
   options.log_arg = of;
   options.interrupt = rank == 0 ? interrupts : NULL;
   options.interrupt_arg = of;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   ring_messages *messages = messages_of(comm);
   ranks_barrier(&of->arrived, size);
   of->warned = 0; /* by a slow open */

@@ -63,7 +63,7 @@ static void use_links(int rank, int size, void *shared) {
   options.algorithms = "allreduce:ring";
   ring_comm *comm, *half;
   float *x = malloc(COUNT * sizeof *x);
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  comm = open_with(&options);
   CHECK_INT(ring_comm_counters(comm, -1, &of->counters[rank]), RING_OK);
   for (int turn = 0; turn < 5; turn++) {
     check_sum(comm, x, COUNT);

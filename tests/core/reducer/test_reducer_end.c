@@ -163,11 +163,10 @@ static void run_interrupted(int rank, int size, void *shared) {
   static const int64_t one = 1;
   static int now;
   float value = 1;
-  ring_comm *comm;
   ring_options options = rank_options(rank, size);
   options.interrupt = interrupts;
   options.interrupt_arg = &now;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   ring_reducer *reducer = reducer_of(comm, NULL);
   ring_operation operation = sum_of("x", &value, &one);
   if (rank == 0) {

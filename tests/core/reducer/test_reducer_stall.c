@@ -16,14 +16,13 @@ static void run_stalled(int rank, int size, void *shared) {
   static char log[2000];
   static const int64_t one = 1;
   float value = 1;
-  ring_comm *comm;
   ring_options options = rank_options(rank, size);
   ring_reducer_options stalls = RING_REDUCER_OPTIONS_INIT;
   options.warn_after = 0.2;
   options.log = note_log;
   options.log_arg = log;
   stalls.stall_timeout = 1;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   ring_reducer *reducer = reducer_of(comm, &stalls);
   ring_operation operation = sum_of(rank == 1 ? "other" : "lost", &value, &one);
   finish_with(submit(reducer, &operation), RING_TIMEOUT,
@@ -34,8 +33,7 @@ static void run_stalled(int rank, int size, void *shared) {
   ranks_barrier(shared, size);
   expect_works(reducer, "lost", size);
   end_reducer(reducer);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
 }
 
 static void test_stalls_name_tensors_and_ranks(void) {
@@ -48,10 +46,9 @@ static void test_stalls_name_tensors_and_ranks(void) {
 static void run_stalled_again(int rank, int size, void *shared) {
   static const int64_t one = 1;
   float value = 1;
-  ring_comm *comm;
   ring_options options = rank_options(rank, size);
   options.call_timeout = 3;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   ring_reducer *reducer = reducer_of(comm, NULL);
   ring_operation operation = sum_of("x", &value, &one);
   if (rank < 2) {
@@ -69,8 +66,7 @@ static void run_stalled_again(int rank, int size, void *shared) {
   ranks_barrier(shared, size);
   expect_works(reducer, "x", size);
   end_reducer(reducer);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
 }
 
 static void test_a_name_that_has_failed_stalls_as_others(void) {
@@ -98,9 +94,8 @@ ring_status __wrap_ring_allgather(ring_comm *comm, const void *input, void *outp
 static void run_idle(int rank, int size, void *shared) {
   static const int64_t one = 1;
   float value = 1;
-  ring_comm *comm;
   ring_options options = rank_options(rank, size);
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   ring_reducer_options stalls = RING_REDUCER_OPTIONS_INIT;
   stalls.stall_timeout = rank == 0 ? 0.5 : RING_NEVER;
   ring_reducer *reducer = reducer_of(comm, &stalls);
@@ -112,8 +107,7 @@ static void run_idle(int rank, int size, void *shared) {
   ranks_barrier(shared, size);
   expect_works(reducer, "lost", size);
   end_reducer(reducer);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
 }
 
 static void test_ranks_without_submissions_are_stalled_for(void) {
@@ -126,20 +120,18 @@ static void test_ranks_without_submissions_are_stalled_for(void) {
 static void run_absent(int rank, int size, void *shared) {
   (void)shared;
   static char log[2000];
-  ring_comm *comm;
   ring_options options = rank_options(rank, size);
   options.warn_after = 0.2;
   options.log = note_log;
   options.log_arg = log;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   ring_reducer *reducer = reducer_of(comm, NULL);
   if (rank == 1) usleep(900000);
   expect_works(reducer, "x", size);
   if (rank == 0) CHECK_CONTAINS(log, "the reducer waits with \"x\": ");
   if (rank == 0) CHECK_CONTAINS(log, "rank 1");
   end_reducer(reducer);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
 }
 
 static void test_absent_ranks_are_named_with_tensors(void) {

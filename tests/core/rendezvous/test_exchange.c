@@ -65,7 +65,7 @@ static void open_by_exchange(int rank, int size, void *shared) {
   switch (end.shared->mode) {
   case EXCHANGE_WORKS: {
     ring_comm *comm;
-    CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+    comm = open_with(&options);
     CHECK_INT(ring_comm_authenticated(comm), 1);
     check_ring(comm);
     close_rank(comm);

@@ -77,7 +77,7 @@ static void shm_on_two_hosts(int rank, int size, void *shared) {
   ring_options options = rank_options(rank, size);
   ring_comm *comm, *child;
   options.addresses = hosts;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  comm = open_with(&options);
   CHECK(comm->shm.formed);
   CHECK_INT(comm->shm.size, 2);
   CHECK_INT(comm->shm.ranks[1 - comm->shm.index], (rank + 2) % 4);

@@ -41,11 +41,10 @@ void stop_in_the_next_call(void) {
 
 void be_stopped(const ring_options *options, void (*stop)(ring_comm *), stopped_state *state) {
   ring_options own = *options;
-  ring_comm *comm;
   pid_t process = fork_stopped();
   if (process == 0) {
     own.interrupt = stop_hook;
-    CHECK_INT(ring_comm_open(&own, &comm, NULL), RING_OK);
+    ring_comm *comm = open_with(&own);
     stop(comm);
     _exit(1);
   }

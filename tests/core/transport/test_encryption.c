@@ -90,7 +90,7 @@ static void use_links(int rank, int size, void *shared) {
   options.encryption = of->encryption;
   options.connections = of->connections;
   options.shared_memory = of->shared_memory;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  comm = open_with(&options);
   CHECK_INT(ring_comm_encrypted(comm), of->encryption == RING_ON);
   leaked = false;
   send_secrets(comm);

@@ -170,11 +170,10 @@ static int interrupt(void *arg) {
 void scene_interrupted(void) {
   static bool waits;
   ring_options options = RING_OPTIONS_INIT;
-  ring_comm *comm;
   options.backend = "mpi";
   options.interrupt = interrupt;
   options.interrupt_arg = &waits;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   waits = ring_comm_rank(comm) == 0;
   if (ring_comm_rank(comm) == 1) sleep(1);
   report(comm, reduce_some(comm, 10, RING_SUM));
