@@ -110,7 +110,7 @@ RING_API ring_status ring_transfer_test(ring_transfer *transfer, int *done);
  * ranks for the call timeout; that, and an interrupt hook that ends the wait, ends the messages. */
 RING_API ring_status ring_transfer_wait(ring_transfer *transfer);
 
-/* Cancels a receive that no message has met: it is done with RING_ABORTED. Else does nothing. */
+/* Cancels a receive that no message has matched: it is done with RING_ABORTED. Else does nothing. */
 RING_API void ring_transfer_cancel(ring_transfer *transfer);
 
 /* Of a receive that is done: the message that it got. */

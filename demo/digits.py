@@ -89,7 +89,7 @@ def train(frames):
 
 
 def learn(comm, images):
-    """Train on these images together with the other ranks; tell what came out."""
+    """Train on these images together with the other ranks; return what came out."""
     images = images.sort_values("id")
     held_out = images[images.held_out]
     images = images[~images.held_out]
@@ -190,7 +190,7 @@ def accuracy_alone(weights, digits):
 
 
 def prove(ranks, digits):
-    """Prove what this module's text says; `ranks` has what `learn` told on each rank."""
+    """Prove what this module's text says; `ranks` has what `learn` returned on each rank."""
     weights = np.frombuffer(ranks[0]["weights"])
     accuracy = accuracy_alone(weights, digits)
     alone = train_alone(digits, [np.frombuffer(rank["images"], np.int64) for rank in ranks])

@@ -153,7 +153,7 @@ static ring_status comm_form_shm(ring_comm *comm, ring_wait *wait) {
 }
 
 /* Opens the backend that the user wants above `native`. One rank needs none. The ranks share no memory yet: there
- * the calls of opening, which have no number, could not be told apart. */
+ * the calls of opening, which have no number, could not be distinguished. */
 static ring_status comm_open_backend(ring_comm *comm, ring_wait *wait) {
   ring_mpi *mpi;
   ring_error error;

@@ -189,7 +189,7 @@ static ring_status mpi_carry_watched(ring_mpi *mpi, const ring_backend_call *cal
   return status;
 }
 
-/* Messages of ranks that make different calls have different tags, and do not meet. */
+/* Messages of ranks that make different calls have different tags, and do not match. */
 static ring_status mpi_run(ring_backend *backend, const ring_backend_call *call,
                            ring_error *error) {
   ring_mpi *mpi = mpi_of(backend);

@@ -100,7 +100,7 @@ static const char *const loader_open_mpi_first[] = {
 static const char *const loader_mpich_first[] = {
     "libmpi_abi.so.1", "libmpi_abi.so.0", "libmpi.so.12", "libmpich.so.12", "libmpi.so.40", NULL};
 
-/* Launchers of Open MPI speak PMIx, those of MPICH PMI. */
+/* Launchers of Open MPI use PMIx, those of MPICH PMI. */
 static const char *const *loader_names(void) {
   bool open_mpi = getenv("OMPI_COMM_WORLD_SIZE") != NULL ||
                   (getenv("PMIX_RANK") != NULL && getenv("PMI_RANK") == NULL);

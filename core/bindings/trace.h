@@ -2,7 +2,7 @@
  *
  * The trace of a communicator: a thread that copies the events of its timeline (sparkring_tools.h) into a
  * trace file of this rank, twenty times a second, so that calls are not delayed by the file. A process that
- * is killed loses the events of the last 50 ms. The file has up to 256 MiB; its last event then says so.
+ * is killed loses the events of the last 50 ms. The file has up to 256 MiB; its last event then reports that.
  */
 #ifndef RING_BINDINGS_TRACE_H
 #define RING_BINDINGS_TRACE_H

@@ -41,7 +41,7 @@ typedef struct ring_channel {
   ring_incoming in;
 } ring_channel;
 
-/* The owner is told of each frame. `sent`: a packet's frame is sent, and the packet is off the queue. `begin`: a
+/* The owner is called for each frame. `sent`: a packet's frame is sent, and the packet is off the queue. `begin`: a
  * header has come; it sets the place of the payload, or returns false for a frame that cannot be. `end`: the
  * payload has come, too; it returns whether to go on. */
 typedef struct ring_channel_owner {
@@ -62,7 +62,7 @@ ring_packet *ring_packet_make(const ring_message_frame *frame, const void *paylo
 /* Appends a packet. The first `sent` bytes of it may have been sent. */
 void ring_channel_append(ring_channel *channel, ring_packet *packet);
 
-/* Sends a packet that is in no queue, as far as the link takes it; packet->sent tells how far. The queue must be
+/* Sends a packet that is in no queue, as far as the link takes it; packet->sent is how far. The queue must be
  * empty. */
 void ring_channel_try(ring_channel *channel, ring_peer *peer, ring_packet *packet);
 

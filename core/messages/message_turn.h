@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A turn of the mover: opens links, sends packets, receives frames, and does what each frame says.
+ * A turn of the mover: opens links, sends packets, receives frames, and handles each frame.
  */
 #ifndef RING_MESSAGES_MESSAGE_TURN_H
 #define RING_MESSAGES_MESSAGE_TURN_H

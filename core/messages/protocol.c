@@ -190,7 +190,7 @@ void ring_protocol_accept(ring_messages *messages, ring_transfer *receive, int s
   protocol_send(messages, source, &ready);
 }
 
-/* A message whose payload is in the memory of this rank has met a receive. */
+/* A message whose payload is in the memory of this rank has matched a receive. */
 static void protocol_deliver(ring_messages *messages, ring_transfer *receive,
                              const ring_message_info *info, const void *payload, uint64_t bytes) {
   ring_error error;

@@ -3,8 +3,8 @@
  * The protocol: what each frame does, and what a send or a receive does first. All functions are called with the
  * mutex; those that touch links, by the mover.
  *
- *   short   EAGER -> into the buffer of a posted receive, or kept;  CREDIT <- when it has met its receive
- *   long    REQUEST -> kept until it meets a receive;  READY <-;  DATA -> into the buffer, piece by piece
+ *   short   EAGER -> into the buffer of a posted receive, or kept;  CREDIT <- when it has matched its receive
+ *   long    REQUEST -> kept until it matches a receive;  READY <-;  DATA -> into the buffer, piece by piece
  *
  * A short message is sent as a long one where the peer has no room for it.
  */
@@ -53,11 +53,11 @@ ring_message_info ring_protocol_info(int source, int tag, ring_dtype dtype, uint
 ring_status ring_protocol_fit(const ring_messages *messages, ring_transfer *receive,
                               const ring_message_info *info, uint64_t bytes, ring_error *error);
 
-/* A long message, whose REQUEST is `frame`, has met a receive. */
+/* A long message, whose REQUEST is `frame`, has matched a receive. */
 void ring_protocol_accept(ring_messages *messages, ring_transfer *receive, int source,
                           const ring_message_frame *frame);
 
-/* A receive meets a message that was kept. */
+/* A receive matches a message that was kept. */
 void ring_protocol_take(ring_messages *messages, ring_transfer *receive, ring_arrival *arrival);
 
 /* RING_MISMATCH: a rank has closed, so nothing goes to it or comes from it any more. */

@@ -24,7 +24,7 @@ typedef struct ring_pmi_line {
   char text[RING_PMI_LINE_MOST + 1];
 } ring_pmi_line;
 
-/* Reads a line without its newline. RING_OK, or RING_INVALID with *error saying what is wrong. */
+/* Reads a line without its newline. RING_OK, or RING_INVALID with the reason in *error. */
 ring_status ring_pmi_line_read(ring_pmi_line *line, const char *text, size_t length,
                                ring_error *error);
 

@@ -278,7 +278,7 @@ static void pmi_server_check_parent(ring_pmi *pmi) {
 
 /* Reports the end of the program to the hub, once. */
 static void pmi_server_report_end(ring_pmi *pmi) {
-  size_t silent = pmi->protocol.state == RING_PMI_SILENT ? 1 : 0; /* a byte that says so */
+  size_t silent = pmi->protocol.state == RING_PMI_SILENT ? 1 : 0; /* a byte for that state */
   pmi->ended = true;
   pmi_server_disconnect(pmi);
   pmi_server_send(pmi, RING_PMI_CONTROL_END, "s", silent);

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Makes a directory for this user alone, in TMPDIR. False: errno says why, and path[] what. */
+/* Makes a directory for this user alone, in TMPDIR. False: errno is the reason, and path[] the place. */
 bool ring_pmix_directory_make(char *path, size_t capacity);
 
 /* Removes it with all that it has, or what is left of it. */

@@ -11,7 +11,7 @@
 #include "pmi/pmi_failure.h"
 
 /* Variables that let each library choose its protocol, beside those that PMIx gives. Open MPI 4 looks for PMIx only
- * under launchers that it knows, unless it is told so; Open MPI 5 needs nothing. MPICH 5 refuses to choose between
+ * under launchers that it knows, unless a variable allows it; Open MPI 5 needs nothing. MPICH 5 refuses to choose between
  * PMI-1 and PMIx by itself. */
 static const char pmix_start_choices[] =
     "OMPI_MCA_schizo=^orte\0OMPI_MCA_ess=pmi\0MPIR_CVAR_PMI_VERSION=1";
@@ -117,7 +117,7 @@ static bool pmix_start_take_message(ring_pmix_side *side, char kind,
   return true;
 }
 
-/* Takes what has arrived. True: the server is ready, or side->problem says why not. */
+/* Takes what has arrived. True: the server is ready, or side->problem is the reason why not. */
 static bool pmix_start_take_messages(ring_pmix_side *side) {
   static const char invalid[] = "sparkring-pmix is of another version of sparkring";
   ring_pmix_message message;

@@ -3,7 +3,7 @@
  * Autotuning of threshold and cycle time, by a search of one of them after the other. Rank 0 measures: a step
  * ends when a name comes for the second time, and a sample is the median of the bytes per second of ten steps.
  * A pair of settings replaces the best one where it is 3 % faster. The next pair is broadcast in a cycle whose
- * flag says so, and all ranks use it from there on.
+ * flag is set, and all ranks use it from there on.
  */
 #ifndef RING_REDUCER_AUTOTUNE_H
 #define RING_REDUCER_AUTOTUNE_H

@@ -85,7 +85,7 @@ static int64_t reducer_state(const ring_reducer *reducer) {
   return reducer == NULL ? -1 : ring_cycle_tick(reducer) * (INT64_C(1) << 32) + reducer->log_error;
 }
 
-/* Sets the shortest tick of the states that the ranks have told. */
+/* Sets the shortest tick of the states that the ranks have sent. */
 static void reducer_set_tick(ring_reducer *reducer, const int64_t *all, int size) {
   int64_t least = 0;
   for (int rank = 0; rank < size; rank++) {

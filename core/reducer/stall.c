@@ -13,7 +13,7 @@ enum { STALL_RANKS = 8 }; /* that a text names */
 
 static bool stall_warns(const ring_stall *stall, const ring_submission *mine, uint64_t now) {
   uint64_t waited = now - mine->begun;
-  return stall->warn_after > 0 && waited >= stall->warn_after && waited >= 2 * mine->told;
+  return stall->warn_after > 0 && waited >= stall->warn_after && waited >= 2 * mine->warned;
 }
 
 static bool stall_expires(const ring_stall *stall, const ring_submission *mine, uint64_t now) {
@@ -78,9 +78,9 @@ static void stall_warn(const ring_stall *stall, ring_entry *entry, const char *m
   char text[1024];
   ring_submission *mine = stall_waiting(entry);
   if (mine == NULL || !stall_warns(stall, mine, now)) return;
-  mine->told = now - mine->begun;
+  mine->warned = now - mine->begun;
   snprintf(text, sizeof text, "tensor \"%.200s\" has waited %.1f s for %s", entry->name,
-           (double)mine->told / 1e9, missing);
+           (double)mine->warned / 1e9, missing);
   stall->log(stall->log_arg, text);
 }
 

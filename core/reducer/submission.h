@@ -21,7 +21,7 @@ struct ring_submission {
   ring_status status;
   ring_error *error; /* NULL: none */
   uint64_t begun;    /* time of the submission */
-  uint64_t told;     /* how long it had waited at the last warning */
+  uint64_t warned;   /* how long it had waited at the last warning */
   bool compared;     /* it was in flight when the ranks compared which names they lack (stall.h) */
   const void *input;
   void *output;

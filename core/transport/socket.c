@@ -272,7 +272,7 @@ int ring_socket_failure(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_ERROR, &code, &length) == 0 ? code : errno;
 }
 
-/* The ports that the system gives to sockets which ask for any; false where it does not tell. */
+/* The ports that the system gives to sockets which ask for any; false if the system does not report them. */
 static bool socket_local_ports(unsigned *first, unsigned *last) {
   FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
   bool known = file != NULL && fscanf(file, "%5u %5u", first, last) == 2;

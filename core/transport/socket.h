@@ -63,7 +63,7 @@ int ring_socket_connect_local(const char *name);
 void ring_socket_ports_text(char *text, size_t size);
 
 /* The ports above those: no socket that asks for any port gets one of them. False where there are
- * none, or the system does not tell. */
+ * none, or the system does not report it. */
 bool ring_socket_spare_ports(uint16_t *first, uint16_t *last);
 
 /* Sends a descriptor and `length` bytes over a local connection; receives them, -EAGAIN until they

@@ -53,7 +53,7 @@ class MessageStatus:
 class Transfer:
     """A started send or receive, which `Messages.send_start` or `Messages.recv_start` returns.
 
-    A receive that is dropped before a message has met it is cancelled.
+    A receive that is dropped before a message has matched it is cancelled.
     """
 
     def __init__(self, handle: TransferHandle) -> None:
@@ -89,12 +89,12 @@ class Transfer:
         return self._handle.test()
 
     def cancel(self) -> None:
-        """Cancel a receive that no message has met: its ``wait()`` raises `AbortedError`."""
+        """Cancel a receive that no message has matched: its ``wait()`` raises `AbortedError`."""
         self._handle.cancel()
 
     @property
     def status(self) -> MessageStatus | None:
-        """The message that a receive has got, once ``wait()`` or ``test()`` says so."""
+        """The message that a receive has got, once ``wait()`` or ``test()`` has found it done."""
         info = self._handle.info()
         return None if info is None else MessageStatus(*info)
 
@@ -102,10 +102,10 @@ class Transfer:
 class Messages(Closing):
     """Sends and receives outside the order of collectives.
 
-    `Communicator.messages` opens them. A message has a tag, and meets the first receive that takes
-    its source and its tag. Messages from one rank to another are received in the order of their
-    sends, as far as the receives take them. A rank may send to itself. All methods may be called
-    from any thread.
+    `Communicator.messages` opens them. A message has a tag, and matches the first receive that
+    takes its source and its tag. Messages from one rank to another are received in the order of
+    their sends, as far as the receives take them. A rank may send to itself. All methods may be
+    called from any thread.
 
     Short messages, up to 64 KiB, are sent before the peer receives; longer ones when it does. So a
     `send` may wait for its receive: use `sendrecv` or `send_start` where both sides send first.

@@ -183,7 +183,7 @@ static int obtain(dlpack_input *input, PyObject *object, const adapter *adapter)
   return obtain_capsule(input, object, NULL);
 }
 
-/* Before version 1 a tensor cannot tell that it is read-only. A copy is no place for a result. */
+/* Before version 1 a tensor has no flag that it is read-only. A copy is no place for a result. */
 static bool is_read_only(const dlpack_input *input) {
   uint64_t flags = input->managed ? input->managed->flags : 0;
   return (flags & (DLPACK_READ_ONLY | DLPACK_IS_COPIED)) != 0;

@@ -6,7 +6,7 @@
 #' in the order of collectives. Messages have none: they have tags, come from any rank, and any
 #' number may be under way in both directions.
 #'
-#' A message meets the first receive that takes its source and its tag. Messages from one rank to
+#' A message matches the first receive that takes its source and its tag. Messages from one rank to
 #' another are received in the order in which they were sent, as far as the receives take them. A
 #' rank may send to itself.
 #'

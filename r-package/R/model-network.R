@@ -94,7 +94,7 @@ network_fit <- function(framework, tbl, formula, params, py_files) {
   network_new(framework, python, params$monitor, identical(params$monitorMode, "max"))
 }
 
-# A model. `monitor` is the number of the history whose best value tells the best epoch.
+# A model. `monitor` is the number of the history whose best value is at the best epoch.
 network_new <- function(framework, python, monitor = NULL, more_is_better = FALSE) {
   history <- network_history(python)
   if (is.null(monitor)) monitor <- intersect(c("val_loss", "loss"), names(history))[[1L]]

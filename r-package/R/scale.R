@@ -100,7 +100,7 @@ columns_moments <- function(comm, x, center = TRUE, scale = TRUE) {
   list(counts = found$counts, center = center, scale = scale)
 }
 
-# What numerics/moments.h tells of each column, over all ranks.
+# The moments of numerics/moments.h for each column, over all ranks.
 columns_known <- function(comm, x, weights = NULL) {
   moments <- ring_allgather(comm, .Call(C_columns_moments, x, weights))
   .Call(C_columns_known, moments, ncol(x))

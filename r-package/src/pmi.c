@@ -43,7 +43,7 @@ SEXP pmi_serve(SEXP comm, SEXP pmix) {
   return pmi;
 }
 
-/* The descriptor that MPI has got, until it is closed; its inode tells whether the number is another file's. */
+/* The descriptor that MPI has got, until it is closed; its inode shows whether the number is another file's. */
 static struct {
   bool open;
   int fd;

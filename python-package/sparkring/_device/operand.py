@@ -246,7 +246,7 @@ def _scattered(name: str) -> InvalidError:
     return InvalidError(f"{name} is not contiguous: pass a copy in C order")
 
 
-# JAX has __cuda_array_interface__ as well, which tells no stream.
+# JAX has __cuda_array_interface__ as well, which has no stream.
 _LIBRARIES = {
     ("sparkring", "Span"): SPAN,
     ("torch", "Tensor"): TORCH,

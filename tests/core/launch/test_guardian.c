@@ -123,22 +123,22 @@ static void test_the_guardian_is_killed(void) {
 
 /* Another process keeps the connection open. */
 static void test_the_rank_is_killed(void) {
-  int told[2], pid[2];
+  int pipe_ends[2], pid[2];
   char byte;
-  CHECK(pipe(told) == 0);
+  CHECK(pipe(pipe_ends) == 0);
   pid_t rank = fork();
   if (rank == 0) {
     guarded it = start(FAMILY, NULL, NULL);
     await_ready(&it);
     pid_t child = fork();
-    if (child == 0) close(told[1]), close(it.output);
+    if (child == 0) close(pipe_ends[1]), close(it.output);
     if (child == 0)
       for (;;) pause();
-    if (write(told[1], (int[]){child, it.output}, sizeof pid) > 0) pause();
+    if (write(pipe_ends[1], (int[]){child, it.output}, sizeof pid) > 0) pause();
     _exit(1);
   }
-  close(told[1]);
-  CHECK(read(told[0], pid, sizeof pid) == sizeof pid);
+  close(pipe_ends[1]);
+  CHECK(read(pipe_ends[0], pid, sizeof pid) == sizeof pid);
   char path[64];
   snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)rank, pid[1]);
   int output = open(path, O_RDONLY);
@@ -147,7 +147,7 @@ static void test_the_rank_is_killed(void) {
   CHECK_INT(waitpid(rank, NULL, 0), rank);
   CHECK_INT(read(output, &byte, 1), 0);
   kill(pid[0], SIGKILL);
-  close(output), close(told[0]);
+  close(output), close(pipe_ends[0]);
 }
 
 int main(void) {
