@@ -92,7 +92,7 @@ function(test_again suffix environment)
 endfunction()
 # What runs collectives does so over shared memory, and once more over TCP alone.
 test_again(tcp SPARKRING_SHARED_MEMORY=0 test_abort test_algorithm test_collective test_comm test_comm_timeline test_deadline
-           test_description test_device_failure test_device_path test_disagreement test_exit test_fusion
+           test_description test_device_failure test_device_life test_device_lost test_device_path test_disagreement test_exit test_fusion
            test_hierarchical_failure test_hosts test_messages test_messages_deaths test_messages_failure
            test_messages_forgeries test_messages_matching test_messages_random test_mismatch
            test_orphan test_parts test_pmi test_pmi_failure test_reducer test_reducer_differences test_reducer_end
@@ -201,17 +201,18 @@ target_link_libraries(nccl_stub PRIVATE sparkring_flags)
 target_compile_definitions(test_nccl_bootstrap PRIVATE SPARKRING_NCCL_STUB="$<TARGET_FILE:nccl_stub>")
 add_dependencies(test_nccl_bootstrap nccl_stub)
 # Stubs of CUDA's driver, of NVRTC, and of NCCL between ranks, which is made of communicators.
-add_library(cuda_stub SHARED tests/core/libraries/cuda.c tests/core/libraries/cuda_kernels.c)
+add_library(cuda_stub SHARED tests/core/libraries/cuda.c tests/core/libraries/cuda_kernels.c
+            tests/core/libraries/cuda_streams.c)
 target_link_libraries(cuda_stub PRIVATE sparkring_flags Threads::Threads)
 target_include_directories(cuda_stub PRIVATE core)
 target_compile_options(cuda_stub PRIVATE -fno-strict-aliasing) # memory of a GPU has no types
 add_library(nvrtc_stub MODULE tests/core/libraries/nvrtc.c)
 target_link_libraries(nvrtc_stub PRIVATE sparkring_flags)
 target_include_directories(nvrtc_stub PRIVATE core)
-add_library(nccl_ranks_stub SHARED tests/core/libraries/nccl_ranks.c)
+add_library(nccl_ranks_stub SHARED tests/core/libraries/nccl_calls.c tests/core/libraries/nccl_ranks.c)
 target_link_libraries(nccl_ranks_stub PRIVATE sparkring cuda_stub sparkring_flags Threads::Threads)
-foreach(test_name test_device test_device_fusion test_device_path test_device_failure test_reducer_gpu
-        test_reducer_gpu_failure)
+foreach(test_name test_device test_device_failure test_device_fusion test_device_life test_device_lost test_device_path
+        test_reducer_gpu test_reducer_gpu_failure)
   target_compile_definitions(${test_name} PRIVATE SPARKRING_CUDA_STUB="$<TARGET_FILE:cuda_stub>"
                              SPARKRING_NCCL_RANKS_STUB="$<TARGET_FILE:nccl_ranks_stub>"
                              SPARKRING_NVRTC_STUB="$<TARGET_FILE:nvrtc_stub>")
@@ -312,7 +313,7 @@ test_takes(10 2 test_messages_deaths test_messages_deaths_tcp test_messages_deat
 test_takes(15 3 test_messages_random test_messages_random_connections test_messages_random_tcp test_messages_random_tls)
 test_takes(5 1 test_messages_failure test_messages_failure_tcp test_messages_failure_tls test_pmi_failure
            test_pmi_failure_tcp)
-test_takes(20 2 test_device test_device_failure test_device_failure_tcp)
+test_takes(20 2 test_device test_device_failure test_device_failure_tcp test_device_lost test_device_lost_tcp)
 test_takes(5 1 test_besieged test_deadline test_deadline_tcp test_inherited test_connections
            test_orphan test_orphan_tcp test_request_end test_request_end_tcp test_request_end_tls
            test_outsiders)

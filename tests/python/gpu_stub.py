@@ -27,12 +27,12 @@ def build(folder):
     compiler = (sysconfig.get_config_var("CC") or "cc").split()
     flags = ["-std=gnu11", "-O1", "-D_GNU_SOURCE", "-fPIC", "-pthread", f"-I{ROOT / 'core'}"]
     cuda, nccl = folder / "libcuda.so.1", folder / "libnccl.so.2"
-    made = [SOURCES / "cuda.c", SOURCES / "cuda_kernels.c"]
+    made = [SOURCES / name for name in ("cuda.c", "cuda_kernels.c", "cuda_streams.c")]
     strict = ["-fno-strict-aliasing", "-Wl,-soname,libcuda.so.1"]
     subprocess.run([*compiler, *flags, *strict, "-shared", *made, "-o", cuda], check=True)
     made = [SOURCES / "nvrtc.c", "-o", folder / "libnvrtc.so.12"]
     subprocess.run([*compiler, *flags, "-shared", *made], check=True)
-    made = [SOURCES / "nccl_ranks.c", ROOT / "core" / "core.c", cuda]
+    made = [SOURCES / "nccl_calls.c", SOURCES / "nccl_ranks.c", ROOT / "core" / "core.c", cuda]
     plain = ["-shared", f"-I{SOURCES}", "-Wl,-Bsymbolic", "-Wl,-rpath,$ORIGIN"]
     linked = ["-Wl,--version-script", str(version_script(folder)), "-lssl", "-lcrypto", "-lm"]
     subprocess.run([*compiler, *flags, *plain, *made, *linked, "-o", nccl], check=True)

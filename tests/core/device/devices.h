@@ -161,4 +161,25 @@ static inline void *gpu_copy(const void *from, size_t bytes) {
   return memory;
 }
 
+/* ---- Calls --------------------------------------------------------------------------------- */
+
+/* One allreduce, which shows that the device works. */
+static inline void use_device(ring_device *device, int size) {
+  float value = 1;
+  void *memory = gpu_copy(&value, sizeof value);
+  device_went_well(device,
+                   ring_allreduce(on(device, NULL), memory, memory, 1, RING_FLOAT32, RING_SUM));
+  device_went_well(device, ring_device_wait(device, NULL));
+  gpu_get(&value, memory, sizeof value);
+  CHECK_INT(value, size);
+  gpu_free(memory);
+}
+
+/* A sum of two buffers of float32. */
+static inline ring_status reduce_group(ring_device *device, const ring_buffer *buffers,
+                                       ring_dtype wire, ring_cuda_stream stream) {
+  return ring_device_allreduce_group(device, buffers, 2, RING_FLOAT32, wire, RING_SUM, 1, 1,
+                                     stream);
+}
+
 #endif

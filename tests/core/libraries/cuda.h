@@ -37,4 +37,26 @@ int stub_cuda_fails(const char *what);
 int stub_cuda_has_context(void);
 int stub_cuda_may_disturb(void);
 
+/* Waits until all streams rest. */
+void stub_cuda_rest(void);
+
+/* Results of CUDA. */
+enum {
+  STUB_CUDA_INVALID_VALUE = 1,
+  STUB_CUDA_OUT_OF_MEMORY = 2,
+  STUB_CUDA_NO_GPU = 100,
+  STUB_CUDA_INVALID_GPU = 101,
+  STUB_CUDA_INVALID_CONTEXT = 201,
+  STUB_CUDA_LAUNCH_FAILED = 719,
+  STUB_CUDA_NOT_SUPPORTED = 801,
+  STUB_CUDA_CAPTURE_UNSUPPORTED = 900
+};
+
+#define NEED_CONTEXT                                                                               \
+  if (!stub_cuda_has_context()) return STUB_CUDA_INVALID_CONTEXT
+
+/* For calls that a capture forbids. */
+#define NEED_NO_CAPTURE                                                                            \
+  if (!stub_cuda_may_disturb()) return STUB_CUDA_CAPTURE_UNSUPPORTED
+
 #endif
