@@ -193,7 +193,7 @@ def test_relative_checkpoint(connected):
         run(lambda comm: Checkpoint(comm, "job"), num_proc=1, verbose=0)
 
 
-# ---- The rows of a frame; test_frame.py has more
+# ---- The rows of a DataFrame; test_dataframe.py has more
 
 
 def ids(comm, rows):

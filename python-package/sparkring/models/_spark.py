@@ -110,7 +110,7 @@ def numbers(frame: Any, names: Sequence[str]) -> list[Any]:
     """Select columns: vectors become arrays, and decimals doubles."""
     import pyspark.sql.functions
 
-    from sparkring.spark._frame import is_vector, quoted
+    from sparkring.spark._dataframe import is_vector, quoted
 
     functions: Any = pyspark.sql.functions  # its overloads know no types that are made here
     given = list(frame.columns)

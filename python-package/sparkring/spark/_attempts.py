@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkring._core import UnsupportedError
 from sparkring.spark import _abilities as abilities
-from sparkring.spark import _frame as frames
+from sparkring.spark import _dataframe as dataframes
 from sparkring.spark import _rank_result as rank_result
 from sparkring.spark import _slot_check as slot_check
 from sparkring.spark import _stage as stage
@@ -81,11 +81,11 @@ class OnSpark:
         self.table: Table | None = None
         self.frame: Any = None
         self.kept: Any = None
-        self.source: frames.Frame | None = None
+        self.source: dataframes.PartedDataFrame | None = None
         self.kind = ""
 
     def take(self, frame: Any, kind: str, schema: Any) -> None:
-        """Give the ranks the rows of a frame. With a schema their results stay in Spark."""
+        """Give the ranks the rows of a DataFrame. With a schema their results stay in Spark."""
         self.frame, self.kind = frame, kind
         if schema is None:
             return
@@ -93,14 +93,14 @@ class OnSpark:
             raise UnsupportedError("schema= on Spark Connect needs Spark 4.0: leave schema out")
         session = frame.sparkSession
         fields = session.createDataFrame([], schema).schema
-        self.table = stage.result_of(fields, session.conf.get(frames.ZONE))
+        self.table = stage.result_of(fields, session.conf.get(dataframes.ZONE))
 
     def run(self, num_proc: int | None, max_restarts: int) -> Any:
         """Run the attempts. Return the values of the ranks, or their DataFrame."""
         slot_check.check_settings(self.spark, self.resources)
         self.size = num_proc
         if self.frame is not None:
-            self.source = frames.Frame(self.spark, self.frame, self.kind, num_proc)
+            self.source = dataframes.PartedDataFrame(self.spark, self.frame, self.kind, num_proc)
             self.size = self.source.size
         values = attempts(self.launch, max_restarts, self.display)
         if self.table is None or self.size is None:

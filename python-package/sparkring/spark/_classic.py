@@ -86,7 +86,7 @@ class ClassicJob(BarrierJob):
     def started(self, name: str) -> int | None:
         """Count the tasks that have started.
 
-        With a frame Spark may have to compute it first, in tasks and in a time that are unknown.
+        With a DataFrame Spark may have to compute it first, in an unknown number of tasks.
         """
         if self.frame is not None:
             return None
@@ -198,7 +198,7 @@ class Classic:
         return self.context.emptyRDD().withResources(resources)._jrdd.getResourceProfile()
 
     def pin(self, frame: Any) -> Any:
-        """Fix the plan of a frame: Spark runs its shuffles once, and keeps its partitions."""
+        """Fix the plan of a DataFrame: Spark runs its shuffles once, and keeps its partitions."""
         plan = frame._jdf
         pinned = plan.sparkSession().internalCreateDataFrame(
             plan.queryExecution().toRdd(), plan.schema(), plan.isStreaming()
@@ -206,7 +206,7 @@ class Classic:
         return type(frame)(pinned, frame.sparkSession)
 
     def partitions(self, frame: Any) -> int:
-        """Count the partitions of a frame."""
+        """Count the partitions of a DataFrame."""
         return int(frame._jdf.queryExecution().toRdd().getNumPartitions())
 
     def reach(self) -> str:

@@ -75,7 +75,7 @@ class ConnectJob(BarrierJob):
     def started(self, name: str) -> int | None:
         """Count the tasks that have started, as far as the server has reported.
 
-        With a frame the reports include the tasks that compute it.
+        With a DataFrame the reports include the tasks that compute it.
         """
         return self.running if self.frame is None else None
 
@@ -175,11 +175,11 @@ class Connect:
         return int(resources.id)
 
     def pin(self, frame: Any) -> Any:
-        """Return the frame. Spark plans it anew in each job."""
+        """Return the DataFrame. Spark plans it anew in each job."""
         return frame
 
     def partitions(self, frame: Any) -> int:
-        """Count the partitions of a frame, by a job that reads no rows of them."""
+        """Count the partitions of a DataFrame, by a job that reads no rows of them."""
 
         def count(_: Iterator[Any]) -> Iterator[Any]:
             import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]

@@ -14,7 +14,7 @@ from sparkring import _init as communicator
 from sparkring._core import InvalidError
 from sparkring._trace import merge
 from sparkring.spark import _closure_codec as closure_codec
-from sparkring.spark import _frame as frames
+from sparkring.spark import _dataframe as dataframes
 from sparkring.spark._attempts import OnSpark, attempts
 from sparkring.spark._local import LocalJob
 from sparkring.spark._progress_bar import Display
@@ -302,7 +302,7 @@ def run(
     """
     check(num_proc, timeout, max_restarts, options)
     if frame is not None:
-        frames.check(frame, rows, num_proc)
+        dataframes.check(frame, rows, num_proc)
         spark = frame.sparkSession
     elif schema is not None or rows != "pandas":
         raise InvalidError("rows and schema are for the rows of a frame: pass frame=")

@@ -17,7 +17,7 @@ from sparkring._core import InvalidError, UnsupportedError
 from sparkring.spark import _abilities as abilities
 from sparkring.spark import _arrow as arrow
 from sparkring.spark import _task_main as task_main
-from sparkring.spark._frame import ROW, deal_rows, is_vector, with_nulls
+from sparkring.spark._dataframe import ROW, deal_rows, is_vector, with_nulls
 from sparkring.spark._rank_result import RankResult
 
 PIECE = 1 << 20  # bytes of a cell

@@ -66,7 +66,7 @@ expect_columns <- function(sc) {
   }
 }
 
-# Partitions of 0, 6 and 13 rows, as tests/spark/test_frame.py has them.
+# Partitions of 0, 6 and 13 rows, as tests/spark/test_dataframe.py has them.
 expect_parts <- function(sc) {
   tbl <- spark_table(sc, paste(
     "SELECT * FROM range(0, 300, 1, 3)",

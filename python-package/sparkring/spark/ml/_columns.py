@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sparkring._core import InvalidError
-from sparkring.spark._frame import is_vector, quoted
+from sparkring.spark._dataframe import is_vector, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

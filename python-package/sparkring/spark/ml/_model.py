@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.ml import Model
 
 from sparkring._core import InvalidError
-from sparkring.spark._frame import quoted
+from sparkring.spark._dataframe import quoted
 from sparkring.spark.ml import _prediction as prediction
 from sparkring.spark.ml._output import Output
 from sparkring.spark.ml._plan import Plan

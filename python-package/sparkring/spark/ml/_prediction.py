@@ -23,7 +23,7 @@ import numpy as np
 from sparkring._core import InvalidError
 from sparkring.spark import _closure_codec as closure_codec
 from sparkring.spark import _sources as sources
-from sparkring.spark._frame import quoted
+from sparkring.spark._dataframe import quoted
 from sparkring.spark.ml import _columns as columns_of
 from sparkring.spark.ml._feed import apply
 

@@ -28,13 +28,13 @@ ZONE = "spark.sql.session.timeZone"
 LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
 
 
-class Frame:
+class PartedDataFrame:
     """A DataFrame whose partitions are the rows of the ranks.
 
     Parameters
     ----------
     spark : sparkring.spark._session.Spark
-        The Spark of the frame.
+        The Spark of the DataFrame.
     given : pyspark.sql.DataFrame
         The user's.
     kind : str
@@ -66,7 +66,7 @@ class Frame:
         return str(self.session.conf.get(ZONE))
 
     def prepare(self) -> Any:
-        """Return the frame with a partition for each rank. Rows to deal out are counted first."""
+        """Return the DataFrame with a partition for each rank. Rows to deal out are counted."""
         if self.prepared is None:
             self.prepared = self.deal()
         return self.prepared
@@ -115,7 +115,7 @@ class Frame:
         return deal_rows(rows, rank, self.size).drop(ROW)
 
     def without_rows(self, size: int) -> Any:
-        """Make a frame with partitions, but without rows. Spark drops plans that have no rows."""
+        """Make a DataFrame with partitions, but without rows: Spark drops plans without rows."""
         from pyspark.sql import functions
 
         columns = [
@@ -156,7 +156,7 @@ def quoted(name: str) -> str:
 
 
 def in_arrow(frame: Any, names: list[str], *, large: bool) -> tuple[Any, bytes]:
-    """Return a frame that Arrow can hold, and its schema. The error names the column."""
+    """Return a DataFrame that Arrow can hold, and its schema. The error names the column."""
     from pyspark.errors import PySparkException
 
     try:

@@ -14,7 +14,7 @@ import sparkring
 import tasks
 from conftest import FRAMES, ONE_EXECUTOR, TWO_EXECUTORS
 from pyspark import cloudpickle
-from sparkring.spark import RankError, _frame, run
+from sparkring.spark import RankError, _dataframe, run
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors do not have this file
 
@@ -70,7 +70,7 @@ def test_rows_are_dealt_out_in_their_order(spark):
 
 def test_rows_that_were_not_counted_keep_their_order(spark, monkeypatch):
     """Spark may choose other partitions than those that it has counted."""
-    monkeypatch.setattr(_frame, "counts_of", lambda frame: [10, 30])
+    monkeypatch.setattr(_dataframe, "counts_of", lambda frame: [10, 30])
     found = run(ids, num_proc=4, frame=spark.range(0, 90, 1, 3), verbose=0)
     assert [x for values, _ in found for x in values] == list(range(90))
     assert len(found[0][0]) == 10
