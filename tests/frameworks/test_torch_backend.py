@@ -331,6 +331,22 @@ def lose_a_sender():
         return time.monotonic() - start, type(caught.value.__cause__)
 
 
+def find_by_name():
+    """What PyTorch does from 2.14 on when a program names the backend."""
+    import importlib.metadata
+
+    import torch.distributed as dist
+
+    (entry,) = importlib.metadata.entry_points(group="torch.distributed.backends", name="sparkring")
+    assert "SPARKRING" not in dist.Backend._plugins
+    entry.load()()
+    assert "SPARKRING" in dist.Backend._plugins
+
+
+def test_the_backend_is_found_by_name():
+    run(1, find_by_name)
+
+
 def mix(backend, other):
     import torch
     import torch.distributed as dist

@@ -2,11 +2,10 @@
 # mypy: allow-subclassing-any, allow-untyped-calls
 """Training with PyTorch: a backend of ``torch.distributed``, and Horovod's API.
 
-Both take tensors of the CPU and of NVIDIA's GPUs. The backend carries a collective on a GPU out
-there (`Communicator.device`); Horovod's API copies gradients of a GPU to the host and back. The
-import registers the backend "sparkring"; ``import sparkring`` alone imports no PyTorch. All is
-written in Python against the public classes of PyTorch, so it needs no compiler and fits any build
-of PyTorch.
+Both take tensors of the CPU and of NVIDIA's GPUs, and carry collectives on a GPU out there
+(`Communicator.device`). The import registers the backend "sparkring"; PyTorch 2.14 and later finds
+it without the import. ``import sparkring`` alone imports no PyTorch. All is written in Python
+against the public classes of PyTorch, so it needs no compiler and fits any build of PyTorch.
 
 Where to go on
 --------------
@@ -80,7 +79,7 @@ from sparkring.torch._horovod.reducescatter import (
     reducescatter_async,
 )
 from sparkring.torch._horovod.sync_batch_norm import SyncBatchNorm
-from sparkring.torch._process_group import ProcessGroup, device_types
+from sparkring.torch._process_group import ProcessGroup, register
 
 __all__ = [
     "Compression",
@@ -122,8 +121,7 @@ __all__ += names.__all__
 
 if not dist.is_available():
     raise ImportError("this PyTorch has no torch.distributed: install a build that has it")
-if "SPARKRING" not in dist.Backend._plugins:
-    dist.Backend.register_backend("sparkring", ProcessGroup.create, devices=device_types())
+register()
 
 
 def __dir__() -> list[str]:

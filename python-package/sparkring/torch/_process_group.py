@@ -326,6 +326,12 @@ def device_types() -> list[str]:
     return ["cpu", "cuda"] if torch.backends.cuda.is_built() else ["cpu"]
 
 
+def register() -> None:
+    """Register the backend. From 2.14 on, PyTorch calls this by its entry point."""
+    if "SPARKRING" not in dist.Backend._plugins:
+        dist.Backend.register_backend("sparkring", ProcessGroup.create, devices=device_types())
+
+
 def default_group_of(comm: Communicator) -> ProcessGroup | None:
     """Return PyTorch's default group if it calls a communicator, or None if there is no group."""
     if not dist.is_initialized():
