@@ -48,8 +48,10 @@ static void save_pmix(void) {
   seed all = {.length = 0};
   size_t length;
   char *bytes = ring_pmix_job_write(&job, &length);
-  if (bytes == NULL) seed_fail("seeds");
-  add_pmix(&all, RING_PMIX_JOB, 0, RING_PMIX_VERSION, bytes, length);
+  if (bytes != NULL)
+    add_pmix(&all, RING_PMIX_JOB, 0, RING_PMIX_VERSION, bytes, length);
+  else
+    seed_fail("seeds");
   free(bytes);
   seed_save("fuzz_pmix", "job", all.bytes, all.length);
   all.length = 0;
