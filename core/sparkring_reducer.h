@@ -97,7 +97,7 @@ typedef enum ring_operation_kind {
 /* The kind of that name, such as "allreduce_group"; else RING_INVALID. */
 RING_API ring_status ring_operation_parse(const char *name, ring_operation_kind *kind);
 
-/* Where the tensors of an operation are. */
+/* The memory of the tensors of an operation. */
 typedef enum ring_memory { RING_MEMORY_HOST = 0, RING_MEMORY_GPU = 1 } ring_memory;
 
 /* A collective on a named tensor. Begin with RING_OPERATION_INIT. All ranks pass the same name, kind,

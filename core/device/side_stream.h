@@ -13,7 +13,7 @@
 #include "device/cuda_api.h"
 #include "sparkring.h"
 
-/* `mutex` guards the opening, and the events that are not in use. What is written once is read after `is_open`. */
+/* `mutex` guards the opening, `spare` and its counts. The other fields are set before `is_open`. */
 typedef struct ring_side_stream {
   pthread_mutex_t mutex;
   atomic_bool is_open;

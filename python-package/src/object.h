@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the types of the module share: the end of their objects, and constructors that refuse.
+ * The end of objects, and constructors that refuse, for all types of the module.
  */
 #ifndef SPARKRING_OBJECT_H
 #define SPARKRING_OBJECT_H

@@ -102,7 +102,7 @@ static void test_who_wants_other_encryption_is_refused(void) {
   }
 }
 
-/* What an outsider wants is no reason for anything. */
+/* An outsider gets no reason, whatever its settings are. */
 static void test_an_outsider_that_wants_other_encryption_is_one(void) {
   pair p;
   make_pair(&p, "token", "Token");

@@ -9,7 +9,7 @@
 #include "cuda.h"
 #include "nccl_ranks.h"
 
-/* What is called between ncclGroupStart and ncclGroupEnd: messages, or collectives. */
+/* The calls between ncclGroupStart and ncclGroupEnd: messages, or collectives. */
 static _Thread_local struct {
   int depth, count, capacity;
   message *messages;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which receive a message matches: tags, any source, order.
+ * Messages match receives by tag, by source, and in order.
  */
 #include "messages.h"
 
