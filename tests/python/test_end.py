@@ -308,7 +308,7 @@ from sparkring import _barrier_task as barrier_task
 rank = int(sys.argv[1])
 task = barrier_task.BarrierTask(rank, ["127.0.0.1"] * 2, 1, False, None)
 barrier_task.find = lambda timeout: task
-comm = sparkring.init(token="0123456789abcdef", timeout=30, call_timeout=60)
+comm = sparkring.init(token=sys.argv[2], timeout=30, call_timeout=60)
 comm.barrier()
 if rank == 1:
     os.write(1, b"waits\\n")
@@ -317,6 +317,7 @@ if rank == 1:
     except sparkring.AbortedError as error:
         os.write(1, b"ends: %s\\n" % str(error).encode())
         raise
+sys.stdin.read()  # a wait for rank 1 would be another call than its own: MISMATCH
 try:
     comm.recv(1.0, 1)
 except sparkring.RingError as error:
@@ -332,10 +333,10 @@ def wait_until_gone(process):
 
 
 def test_a_worker_of_spark_ends_without_its_parent():
-    run = [sys.executable, "-c", ORPHAN]
+    run, token = [sys.executable, "-c", ORPHAN], secrets.token_hex()
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
-    other = subprocess.Popen([*run, "0"], **pipes)
-    parent = subprocess.Popen(["sh", "-c", '"$@" & echo $!; wait', "sh", *run, "1"], **pipes)
+    other = subprocess.Popen([*run, "0", token], stdin=subprocess.PIPE, **pipes)
+    parent = subprocess.Popen(["sh", "-c", '"$@" & echo $!; wait', "sh", *run, "1", token], **pipes)
     worker = int(parent.stdout.readline())
     assert parent.stdout.readline() == "waits\n"
     parent.kill()
