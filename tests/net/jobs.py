@@ -134,6 +134,16 @@ class Job:
                 found[open_pipes.pop(pipe)] = receive(pipe)
         return found
 
+    def until(self, condition, seconds=30):
+        """Wait until something holds while all ranks are at work."""
+
+        def holds():
+            ended = [rank for rank in range(len(self.pipes)) if self.has_ended(rank)]
+            assert not ended, (ended, self.wait(10))
+            return condition()
+
+        until(holds, seconds)
+
     def results(self, seconds=60):
         """Return the value of each rank; none may fail or hang."""
         outcomes = self.wait(seconds)

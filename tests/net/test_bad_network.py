@@ -123,7 +123,7 @@ def test_a_flipped_bit(hosts, encryption, injected):
     progress = jobs.FORK.Array("q", 2)
     with Job(hosts, [0, 1], encryption=encryption) as job:
         job.start(work.count_up, progress)
-        jobs.until(lambda: min(progress) > 10)
+        job.until(lambda: min(progress) > 10)
         outcomes, began = flip(job, armed, progress)
     assert None not in outcomes, outcomes
     errors = [outcome.error for outcome in outcomes]

@@ -117,7 +117,7 @@ def test_bytes_changed_on_the_way(hosts, encryption, injected):
     progress = jobs.FORK.Array("q", 3)
     with Job(hosts, [0, 1, 2], encryption=encryption) as job:
         job.start(work.count_up, progress)
-        jobs.until(lambda: min(progress) > 5)
+        job.until(lambda: min(progress) > 5)
         armed.value, began = 1, time.monotonic()
         outcomes = job.wait(20)
     errors = [outcome.error for outcome in outcomes]

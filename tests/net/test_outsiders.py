@@ -79,7 +79,9 @@ def record(hosts, job):
     recorded = []
     while not streams.empty():
         recorded.append(streams.get())
-    assert len(recorded) > 4 and all(words.startswith(b"sparkrng") for words in recorded)
+    assert all(words[:8] == b"sparkrng"[: len(words)] for words in recorded)
+    recorded = [words for words in recorded if words]  # a rank may find that it has connected twice
+    assert len(recorded) > 4
     return recorded
 
 
@@ -112,7 +114,7 @@ def live(job, seconds, wait_for=lambda: time.sleep(0.3)):
         scale.look()
         return min(progress) > 0
 
-    jobs.until(formed, 60)
+    job.until(formed, 60)
     took, ends = time.monotonic() - began, time.monotonic() + seconds
     while time.monotonic() < ends:
         scale.look()

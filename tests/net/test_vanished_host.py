@@ -46,7 +46,7 @@ def test_in_a_collective(hosts, placement, encryption, count, injected):
     progress = jobs.FORK.Array("q", len(placement))
     with Job(hosts, placement, call_timeout=PATIENCE, encryption=encryption) as job:
         job.start(work.count_up, progress, count)
-        jobs.until(lambda: min(progress) > 5)
+        job.until(lambda: min(progress) > 5)
         time.sleep(random.random() * 0.1)
         hosts.cut(GONE)
         began = time.monotonic()
@@ -66,7 +66,7 @@ def test_between_collectives(hosts, placement, injected):
     progress, signal = jobs.FORK.Array("q", len(placement)), jobs.FORK.Event()
     with Job(hosts, placement, call_timeout=PATIENCE) as job:
         job.start(call_on_signal, progress, signal)
-        jobs.until(lambda: min(progress) == 1)
+        job.until(lambda: min(progress) == 1)
         hosts.cut(GONE)
         time.sleep(0.5)
         signal.set()
@@ -92,7 +92,7 @@ def test_while_waiting_for_another(hosts, injected):
     progress, signal = jobs.FORK.Array("q", len(placement)), jobs.FORK.Event()
     with Job(hosts, placement, call_timeout=300.0) as job:
         job.start(call_or_wait, progress, signal)
-        jobs.until(lambda: min(progress) == 1)
+        job.until(lambda: min(progress) == 1)
         time.sleep(1)
         hosts.cut(GONE)
         began = time.monotonic()
@@ -131,7 +131,7 @@ def test_while_mpi_programs_run(hosts, injected):
     progress = jobs.FORK.Array("q", len(placement))
     with Job(hosts, placement, call_timeout=PATIENCE) as job:
         job.start(run_program, progress)
-        jobs.until(lambda: min(progress) == 1)
+        job.until(lambda: min(progress) == 1)
         hosts.cut(GONE)
         began = time.monotonic()
         while time.monotonic() - began < SILENCE[1] and not job.has_ended(0):
@@ -180,7 +180,7 @@ def test_that_comes_back_too_late(hosts, injected):
             job.start_rank(
                 rank, work.count_up, progress, call_timeout=60.0 if rank == GONE else patience
             )
-        jobs.until(lambda: min(progress) > 5)
+        job.until(lambda: min(progress) > 5)
         hosts.cut(GONE)
         time.sleep(1.5 * patience)
         hosts.mend(GONE)
@@ -201,13 +201,13 @@ def test_that_comes_back_in_time(hosts, name, encryption, injected):
     progress, stop = jobs.FORK.Array("q", len(placement)), jobs.FORK.Value("i", 0)
     with Job(hosts, placement, encryption=encryption) as job:
         job.start(work.count_until, progress, stop)
-        jobs.until(lambda: min(progress) > 5)
+        job.until(lambda: min(progress) > 5)
         hosts.cut(GONE)
         time.sleep(2)
         before = list(progress)
         hosts.mend(GONE)
         began = time.monotonic()
-        jobs.until(lambda: all(now > then + 5 for now, then in zip(progress, before)))
+        job.until(lambda: all(now > then + 5 for now, then in zip(progress, before)))
         seconds = time.monotonic() - began
         stop.value = 1
         job.results(20)
