@@ -170,7 +170,8 @@ def test_that_comes_back_too_late(hosts, injected):
     """The others have failed: whoever was cut off fails, too, and has no result.
 
     It may not learn that it timed out for them, where they have ended by then: their reports are
-    lost with their sockets, which answer with a reset. Then it has lost them.
+    lost with their sockets, which answer with a reset. Then it has lost them. If it has nothing to
+    send again, it learns that when it looks for them.
     """
     placement = PLACEMENTS["4 hosts"]
     progress = jobs.FORK.Array("q", len(placement))
@@ -185,7 +186,7 @@ def test_that_comes_back_too_late(hosts, injected):
         time.sleep(1.5 * patience)
         hosts.mend(GONE)
         began = time.monotonic()
-        outcomes = job.wait(20)
+        outcomes = job.wait(SILENCE[1])
     assert all(outcome is not None for outcome in outcomes), outcomes
     error = outcomes[GONE].error
     assert outcomes[GONE].value is None and error is not None, outcomes
