@@ -159,7 +159,8 @@ test_that("an interrupt at top level ends a script, and the other rank gets an e
 
 # ---- Warnings of a call that waits long
 
-impatient <- list(token = basename(tempfile("a token of these tests ")), timeout = 30, warn_after = 0.3)
+own_token <- basename(tempfile("a token of these tests "))
+impatient <- list(token = own_token, timeout = 30, warn_after = 0.3)
 
 test_that("a call that waits warns at once, and goes on", {
   results <- run_ranks(2, {
