@@ -183,8 +183,9 @@ ring_nccl_result ncclCommInitRankConfig(ring_nccl_comm *result, int size, ring_n
 }
 
 ring_nccl_result ncclCommGetAsyncError(ring_nccl_comm comm, ring_nccl_result *result) {
+  int launching = get(&comm->launching); /* first: its end comes after the state that it leads to */
   *result = get(&comm->state);
-  if (*result == RING_NCCL_SUCCESS && get(&comm->launching)) *result = RING_NCCL_IN_PROGRESS;
+  if (*result == RING_NCCL_SUCCESS && launching) *result = RING_NCCL_IN_PROGRESS;
   return RING_NCCL_SUCCESS;
 }
 

@@ -36,6 +36,7 @@ static ring_reducer *open_story(const story *s, int rank, int size, ring_comm **
   if (s->timeout > 0) options.call_timeout = s->timeout;
   *comm = open_with(&options);
   if (s->nccl_fails != NULL) CHECK_INT(setenv("NCCL_STUB_FAILS", s->nccl_fails, 1), 0);
+  if (s->cuda_fails != NULL && rank == 1) CHECK_INT(setenv("CUDA_STUB_FAILS", s->cuda_fails, 1), 0);
   return gpu_reducer_of(*comm, s->path);
 }
 
@@ -94,8 +95,7 @@ static void run_errors(int rank, int size, void *shared) {
   ring_comm *comm;
   tensors t;
   ring_reducer *reducer = open_story(s, rank, size, &comm);
-  begin_story(s, reducer, size);
-  if (rank == 1 && s->cuda_fails != NULL) CHECK_INT(setenv("CUDA_STUB_FAILS", s->cuda_fails, 1), 0);
+  if (s->cuda_fails == NULL) begin_story(s, reducer, size);
   submit_tensors(reducer, &t);
   expect_failure(s, reducer, comm, &t);
 }
