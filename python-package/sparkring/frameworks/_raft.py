@@ -132,22 +132,23 @@ def _connect(comm: Communicator, start: Callable[[], None], timeout: float) -> N
     thread.start()
     deadline = time.monotonic() + timeout
 
-    def check(waits: bool) -> None:
-        if failures and not waits:
+    def check() -> None:
+        if failures:
             raise InvalidError(f"NCCL cannot connect the ranks: {failures[0]}") from failures[0]
-        if waits and time.monotonic() > deadline:
-            raise _core.TimeoutError(
-                f"NCCL has not connected the ranks within {timeout:g} s: see whether the ports"
-                " between the hosts are open and which interface NCCL_SOCKET_IFNAME names, or pass"
-                " a longer timeout"
-            )
 
     waits = True
     while waits:
         thread.join(SLICE)
         alive = thread.is_alive()
-        agree(comm, lambda alive=alive: check(alive))  # type: ignore[misc]
-        waits = bool(comm.allreduce(np.array([alive]), "max")[0])
+        agree(comm, check)
+        late = alive and time.monotonic() > deadline
+        waits, any_late = map(bool, comm.allreduce(np.array([alive, late]), "max"))
+        if any_late:
+            raise _core.TimeoutError(
+                f"NCCL has not connected the ranks within {timeout:g} s: see whether the ports"
+                " between the hosts are open and which interface NCCL_SOCKET_IFNAME names, or pass"
+                " a longer timeout"
+            )
 
 
 def _current_context() -> ctypes.c_void_p:
