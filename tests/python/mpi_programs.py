@@ -40,6 +40,7 @@ def run_program(argv, **options):
         comm.mpi_run(["true"])  # from now on nothing new is kept
         before = remains()
         comm.mpi_run(argv, output=lines.append, **options)
-        assert remains(before) == before
+        left = remains(before)
+        assert left == before, (left, before)
         assert comm.allreduce(1) == comm.size  # it works on
     return sorted(lines)
