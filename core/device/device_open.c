@@ -121,6 +121,7 @@ static ring_status open_exchange(const ring_device *device, const open_report *o
     if (!open_is_report(&all[rank]))
       status =
           ring_comm_accuse(device->comm, rank, "a device's report with a text that has no end");
+  if (status == RING_OK) all[device->rank] = *own; /* others may have passed another on */
   return status;
 }
 

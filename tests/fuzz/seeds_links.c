@@ -118,9 +118,9 @@ static void save_streams(void) {
   }
 }
 
-/* A rank is late, and is asked; a report of each rank. */
+/* A rank is late, and is asked; a report of each rank; a report of this rank that another has made. */
 static void save_device(void) {
-  seed late = {.length = 0}, report = {.length = 0};
+  seed late = {.length = 0}, report = {.length = 0}, forged = {.length = 0};
   const ring_call call = {.collective = RING_COLLECTIVE_ALLREDUCE, .sequence = 3, .count = 8};
   seed_add_byte(&late, 0); /* the hub of rank 0 */
   seed_add_byte(&late, 3);
@@ -142,6 +142,11 @@ static void save_device(void) {
     report.length += 256 - 7 + 256;
   }
   seed_save("fuzz_device", "open", report.bytes, report.length);
+  seed_add_byte(&forged, 1 + 2); /* the open of rank 1 */
+  seed_add_byte(&forged, 0);
+  forged.length += 8 + 3 * 256; /* rank 0 has all */
+  seed_add_byte(&forged, 7);    /* as this one, which has not */
+  seed_save("fuzz_device", "forged", forged.bytes, forged.length);
 }
 
 void seeds_links(void) {
