@@ -195,6 +195,8 @@ def coalesced(torch, dist, size):
         with dist._coalescing_manager(async_ops=True, **options) as manager:
             for tensor in tensors:
                 dist.all_reduce(tensor)
+        while not manager.works[0].is_completed():
+            time.sleep(1e-3)
         manager.wait()
         assert all((each == size).all() for each in tensors)
 
@@ -228,6 +230,21 @@ def groups(torch, dist, rank, size):
 def test_collectives(size, shared, monkeypatch):
     monkeypatch.setenv("SPARKRING_SHARED_MEMORY", shared)
     run(size, every_collective)
+
+
+def coalesce_a_mismatch():
+    import torch
+    import torch.distributed as dist
+
+    with process_group.group() as (rank, _):
+        with dist._coalescing_manager(device=torch.device("cpu"), async_ops=True) as manager:
+            dist.all_reduce(torch.ones(2 + rank))
+        with pytest.raises(dist.DistBackendError, match="the ranks made different calls"):
+            manager.wait()
+
+
+def test_the_wait_of_a_coalescing_manager_raises_errors_of_its_calls():
+    run(2, coalesce_a_mismatch)
 
 
 def every_message():

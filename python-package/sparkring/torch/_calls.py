@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from sparkring._core import RingError
 from sparkring.torch._failure import fail
-from sparkring.torch._work import Requests, Work
+from sparkring.torch._work import Work, Works
 
 if TYPE_CHECKING:
     from sparkring._communicator import Communicator
@@ -32,6 +32,7 @@ class Calls(dist.ProcessGroup):
     _opened: Communicator
     _completions: Completions
     _calling: threading.Lock
+    _coalesced: list[Work] | None = None  # works between the start and the end of coalescing
 
     @functools.cached_property
     def _comm(self) -> Communicator:
@@ -61,7 +62,10 @@ class Calls(dist.ProcessGroup):
                     getattr(self._comm, name)(*arguments, **keywords)
         except RingError as error:
             fail(self._completions.where, error)
-        return Work(self._completions, result, request, after)
+        work = Work(self._completions, result, request, after)
+        if self._coalesced is not None:
+            self._coalesced.append(work)
+        return work
 
     def _now(self, result: Any, function: Callable[[], Any]) -> Work:
         """Call what has no request, and return a work that is done."""
@@ -73,9 +77,9 @@ class Calls(dist.ProcessGroup):
         return Work(self._completions, result)
 
     def _all(self, works: Iterable[Work], result: Any) -> Work:
-        """Join works into one."""
-        pending = [work for work in works if not work.is_completed()]
-        return Work(self._completions, result, Requests(pending) if pending else None)
+        """Join works, of which some may have failed, into one."""
+        pending = [work for work in works if not work.is_success()]
+        return Work(self._completions, result, Works(pending) if pending else None)
 
 
 def check_alone(group: dist.ProcessGroup) -> None:

@@ -21,7 +21,6 @@ from sparkring.torch import _streams as streams
 from sparkring.torch._calls import Calls
 from sparkring.torch._failure import fail
 from sparkring.torch._stream_work import StreamWork
-from sparkring.torch._work import Work
 
 Tensors = list[torch.Tensor]
 
@@ -127,13 +126,15 @@ class GpuCalls(Calls):
         return self._run(outputs, outputs, lambda on: None)
 
     def _start_coalescing(self, device: Any) -> None:
-        """Nothing is gained by waiting: calls run in the order of their starts."""
+        """Collect the works of calls, which run in the order of their starts."""
+        self._coalesced = []
 
     def _end_coalescing(self, device: Any) -> Any:
+        works, self._coalesced = self._coalesced or [], None
         own = self._streams.get(torch.device(device)) if device is not None else None
         handle = self._comm._device_get()
         if own is None or handle is None:
-            return Work(self._completions, [])
+            return self._all(works, [])
         return StreamWork(self._completions, handle, own, [])
 
 

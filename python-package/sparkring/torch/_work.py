@@ -38,20 +38,20 @@ class Waitable(Protocol):
         """Return whether it is done; raise its error."""
 
 
-class Requests:
-    """Several requests as one."""
+class Works:
+    """Several works as one request."""
 
-    def __init__(self, requests: Sequence[Waitable]) -> None:
-        self._requests = requests
+    def __init__(self, works: Sequence[Work]) -> None:
+        self._works = works
 
     def wait(self) -> None:
         """Wait until all are done; raise the first error."""
-        for request in self._requests:
-            request.wait()
+        for work in self._works:
+            work.wait()
 
     def test(self) -> bool:
-        """Return whether all are done."""
-        return all(request.test() for request in self._requests)
+        """Return whether all are done, with success or not."""
+        return all(work.is_completed() for work in self._works)
 
 
 class Work(dist.Work):
