@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.metadata
 import os
 import secrets
 from datetime import timedelta
@@ -16,8 +17,6 @@ from ranks import open_comm, run
 
 def find_by_name():
     """What PyTorch does from 2.14 on when a program names the backend."""
-    import importlib.metadata
-
     import torch.distributed as dist
 
     (entry,) = importlib.metadata.entry_points(group="torch.distributed.backends", name="sparkring")
@@ -28,27 +27,6 @@ def find_by_name():
 
 def test_the_backend_is_found_by_name():
     run(1, find_by_name)
-
-
-def mix(backend, other):
-    import torch
-    import torch.distributed as dist
-
-    with process_group.group(backend=backend) as (rank, _):
-        tensor = torch.ones(1)
-        calls = (lambda: dist.all_reduce(tensor), lambda: dist.send(tensor, 1 - rank), dist.barrier)
-        for call in calls:
-            with pytest.raises(RuntimeError, match=f"would not use {other}"):
-                call()
-
-
-@pytest.mark.parametrize(
-    ("backend", "other"),
-    [("cpu:sparkring,cuda:nccl", "cuda:nccl"), ("cpu:gloo,cuda:sparkring", "cpu:gloo")],
-)
-def test_a_second_backend_of_a_group(backend, other):
-    """PyTorch would use sparkring for all devices."""
-    run(2, mix, backend, other)
 
 
 def leave_nothing():

@@ -55,13 +55,13 @@ def torch_group(self: Communicator, timeout: float = 600.0) -> Any:
 
     def start() -> Any:
         """Import PyTorch; return the group of an earlier call."""
-        from sparkring.torch._process_group import default_group_of
+        from sparkring.torch._registration import default_group_of
 
         return default_group_of(self)
 
     group = agree(self, start)
     if group is None:
-        from sparkring.torch._process_group import make_default_group
+        from sparkring.torch._registration import make_default_group
 
         port = of_root(self, self.port_reserve)
         set_variables(self, port)

@@ -79,7 +79,8 @@ from sparkring.torch._horovod.reducescatter import (
     reducescatter_async,
 )
 from sparkring.torch._horovod.sync_batch_norm import SyncBatchNorm
-from sparkring.torch._process_group import ProcessGroup, register
+from sparkring.torch._process_group import ProcessGroup
+from sparkring.torch._registration import register
 
 __all__ = [
     "Compression",

@@ -4,12 +4,9 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
-
-import torch.distributed as dist
 
 from sparkring._core import RingError
 from sparkring.torch._failure import fail
@@ -22,23 +19,17 @@ if TYPE_CHECKING:
 After = Callable[[], None]
 
 
-class Calls(dist.ProcessGroup):
+class Calls:
     """A group with a communicator. Subclasses add collectives.
 
     A communicator serves one call at a time. Callbacks of futures call from other threads, so a
     lock is held during a call.
     """
 
-    _opened: Communicator
+    _comm: Communicator
     _completions: Completions
     _calling: threading.Lock
     _coalesced: list[Work] | None = None  # works between the start and the end of coalescing
-
-    @functools.cached_property
-    def _comm(self) -> Communicator:
-        """The communicator, for calls. PyTorch lists the backends of a group after `create`."""
-        check_alone(self)
-        return self._opened
 
     def _call(
         self,
@@ -80,18 +71,3 @@ class Calls(dist.ProcessGroup):
         """Join works, of which some may have failed, into one."""
         pending = [work for work in works if not work.is_success()]
         return Work(self._completions, result, Works(pending) if pending else None)
-
-
-def check_alone(group: dist.ProcessGroup) -> None:
-    """Refuse a group with a second backend: PyTorch gives all its devices to this one."""
-    try:
-        config = dist.get_backend_config(group)
-    except (AssertionError, TypeError, ValueError):  # not a group of PyTorch's table
-        return
-    others = [each for each in config.split(",") if each.rpartition(":")[2] != "sparkring"]
-    if others:
-        raise RuntimeError(
-            f"backend {config!r}: sparkring serves all devices of a group, and PyTorch would not"
-            f' use {", ".join(others)}: pass "sparkring" alone, and make a group of its own for the'
-            " other backend with torch.distributed.new_group()"
-        )
