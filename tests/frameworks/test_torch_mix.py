@@ -45,6 +45,7 @@ def collectives(backend):
         suite.exchange(torch, dist, rank, size)
         suite.objects(dist, rank, size)
         suite.functional(torch, dist, rank, size)
+        suite.differentiable(torch, rank, size)
         suite.groups(torch, dist, rank, size)
         double = dist.all_reduce(torch.ones(3), async_op=True).get_future()
         assert (double.then(lambda future: future.value()[0] * 2).wait() == 2 * size).all()

@@ -15,11 +15,11 @@ PACKAGE = Path(sparkring.__file__).parent
 # The methods by which PyTorch's Python and C++ call a group, from the oldest release on.
 CALLED = """
 _allgather_base _device_types _end_coalescing _get_backend _get_backend_name
-_reduce_scatter_base _set_group_desc _set_group_name _start_coalescing abort allgather
-allgather_coalesced allgather_into_tensor_coalesced allreduce allreduce_coalesced alltoall
-alltoall_base barrier broadcast gather get_group_store group_desc group_name name rank recv
-recv_anysource reduce reduce_scatter reduce_scatter_tensor_coalesced scatter send set_timeout
-shutdown size
+_get_sequence_number_for_group _reduce_scatter_base _set_group_desc _set_group_name
+_start_coalescing abort allgather allgather_coalesced allgather_into_tensor_coalesced
+allreduce allreduce_coalesced alltoall alltoall_base barrier broadcast gather
+get_group_store group_desc group_name monitored_barrier name rank recv recv_anysource reduce
+reduce_scatter reduce_scatter_tensor_coalesced scatter send set_timeout shutdown size
 """
 OPTIONS = {
     "AllreduceOptions": "asyncOp reduceOp",

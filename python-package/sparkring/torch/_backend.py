@@ -36,6 +36,10 @@ class Backend(Group, c10d.Backend):
         """Add up a sparse tensor over all ranks."""
         return self.allreduce(tensors, opts)
 
+    def monitored_barrier(self, opts: Any, wait_all_ranks: bool = False) -> None:
+        """Wait for all ranks; raise an error that names those that do not arrive."""
+        super().monitored_barrier(opts.timeout, wait_all_ranks)
+
     def start_coalescing(self) -> None:
         """Begin to join calls; C++ does not pass the device."""
         self._start_coalescing(None)

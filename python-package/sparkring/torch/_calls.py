@@ -29,6 +29,7 @@ class Calls:
     _comm: Communicator
     _completions: Completions
     _calling: threading.Lock
+    _collectives = 0  # started or called
     _coalesced: list[Work] | None = None  # works between the start and the end of coalescing
 
     def _call(
@@ -47,6 +48,7 @@ class Calls:
         request = None
         try:
             with self._calling:
+                self._collectives += 1
                 if options is None or options.asyncOp:
                     request = getattr(self._comm, name + "_start")(*arguments, **keywords)
                 else:
@@ -62,6 +64,7 @@ class Calls:
         """Call what has no request, and return a work that is done."""
         try:
             with self._calling:
+                self._collectives += 1
                 function()
         except RingError as error:
             fail(self._completions.where, error)

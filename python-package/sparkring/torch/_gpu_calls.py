@@ -90,6 +90,7 @@ class GpuCalls(Calls):
         own = self._own_stream(tensors[0])
         try:
             with self._calling:
+                self._collectives += 1
                 handle = opened(self._comm, tensors[0].device.index)
                 with own.enter(tensors):
                     body(Spans(self._comm, handle, own.address))

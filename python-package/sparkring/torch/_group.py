@@ -24,6 +24,7 @@ from sparkring.torch._failure import fail
 from sparkring.torch._gpu_moves import GpuMoves
 from sparkring.torch._gpu_reductions import GpuReductions
 from sparkring.torch._messages import Messages
+from sparkring.torch._monitored_barrier import MonitoredBarrier
 from sparkring.torch._rendezvous import open_group
 from sparkring.torch._work import ReceiveWork, Work
 
@@ -48,6 +49,7 @@ class Group(GpuReductions, GpuMoves):
         self._store, self._comm, self._timeout, self._owns = store, comm, timeout, owns
         self._calling = threading.Lock()
         self._messages = Messages(comm)
+        self._monitored = MonitoredBarrier(store, comm.rank, comm.size)
         host = comm.hosts[comm.rank]
         self._completions = Completions(f"rank {comm.rank} of {comm.size} on {host}")
         self._streams = {}
@@ -157,6 +159,29 @@ class Group(GpuReductions, GpuMoves):
         after = None if target is tensor else lambda: tensor.detach().copy_(target)
         return ReceiveWork(self._completions, tensors, receive, after)
 
+    # -- monitored barrier --------------------------------------------------------------------
+
+    def monitored_barrier(self, timeout: timedelta, wait_all_ranks: bool = False) -> None:
+        """Wait for all ranks; ``torch.distributed.monitored_barrier`` calls it from 2.14 on.
+
+        Parameters
+        ----------
+        timeout : datetime.timedelta
+            The longest time that this rank waits.
+        wait_all_ranks : bool
+            Whether the error names all missing ranks, and not the first alone.
+
+        Raises
+        ------
+        torch.distributed.DistBackendError
+            On every rank that has called it, when a rank does not arrive in time. The group can
+            still be used.
+        """
+        try:
+            self._monitored.wait(timeout.total_seconds(), wait_all_ranks)
+        except TimeoutError as error:
+            fail(self._completions.where, error)
+
     # -- end ----------------------------------------------------------------------------------
 
     @property
@@ -264,5 +289,5 @@ class Group(GpuReductions, GpuMoves):
         """Do nothing: the core numbers the calls."""
 
     def _get_sequence_number_for_group(self) -> int:
-        """Return a number that is equal on all ranks: errors of the core have that of the call."""
-        return 0
+        """Return the number of collectives so far, which is that of the other ranks."""
+        return self._collectives
