@@ -188,8 +188,26 @@ RING_API ring_status ring_comm_open(const ring_options *options, ring_comm **com
  * may outlive `comm`. On failure *child is NULL; `comm` has the error and is usable unless it failed. */
 RING_API ring_status ring_comm_split(ring_comm *comm, int color, int key, ring_comm **child);
 
+/* Opens a communicator of the ranks of `comm` that still live, in their old order, with dense numbers. `comm` has
+ * failed on some ranks; the first rank that calls shrink ends it on all others. Every living rank must call shrink: one
+ * that does not is awaited until `timeout` seconds have passed (0: the call timeout). Ranks may die at any time, also
+ * during the call, any number at once. A rank that dies late leaves a new communicator that fails: shrink that one. A
+ * rank counts as dead when its port refuses connections: its process has ended, or has closed, aborted or freed `comm`. A
+ * host that vanished does not, and ends the call with RING_TIMEOUT. Until then a failed communicator keeps its port.
+ *
+ * The new communicator has links, keys and an epoch of its own, so nothing that was sent in `comm` can reach it. It
+ * inherits options and hooks, and its backend is native. `comm` stays failed, must still be freed, and cannot be shrunk
+ * again. Communicators that it was split into, its messages and its reducers end at their next look at the clock, with
+ * RING_ABORTED and an error that says so.
+ * On failure *shrunk is NULL and *error (may be NULL) names ranks by their numbers in the communicator that was opened or
+ * split off before the first shrink; after RING_TIMEOUT shrink may be called again. RING_INVALID: `comm` was closed,
+ * aborted or shrunk. */
+RING_API ring_status ring_comm_shrink(ring_comm *comm, double timeout, ring_comm **shrunk,
+                                      ring_error *error);
+
 /* Waits for outstanding requests, then until every rank has called close, and ends all links. Collective.
- * RING_OK means that no rank's calls differed. Read-only functions work until ring_comm_free. */
+ * RING_OK means that no rank's calls differed. Read-only functions work until ring_comm_free. A failed
+ * communicator that is closed or aborted gives its port back, and cannot be shrunk. */
 RING_API ring_status ring_comm_close(ring_comm *comm);
 
 /* Ends the communicator at once, from this rank alone: the other ranks' current or next call returns

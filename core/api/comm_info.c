@@ -51,7 +51,7 @@ int ring_comm_encrypted(const ring_comm *comm) {
 
 int ring_comm_usable(const ring_comm *comm) {
   return comm->state == RING_COMM_OPEN && comm->process == ring_platform_process() &&
-         !atomic_load(&comm->stopping) && !atomic_load(&comm->ending);
+         !atomic_load(&comm->stop.set) && !atomic_load(&comm->ending);
 }
 
 int ring_comm_holds_buffers(const ring_comm *comm) {

@@ -18,6 +18,7 @@
 #include "rendezvous/rendezvous.h"
 #include "shm/attach.h"
 #include "shm/shm_failure.h"
+#include "transport/socket.h"
 
 #define COMM_CROWD 4 /* ranks a processor, up to which yielding it passes it to one that has work */
 
@@ -93,6 +94,7 @@ ring_comm *ring_comm_alloc(int rank, int size, double call_timeout) {
   if (comm == NULL) return NULL;
   atomic_flag_clear(&comm->busy);
   comm->process = ring_platform_process();
+  comm->listener = -1;
   comm->call_timeout = call_timeout;
   ring_native_init(&comm->native, &comm->peers, &comm->shm);
   comm->backend = &comm->native.base;
@@ -101,9 +103,28 @@ ring_comm *ring_comm_alloc(int rank, int size, double call_timeout) {
   if (ring_peers_init(&comm->peers, rank, size) == RING_OK &&
       ring_topology_init(&comm->topology, size) == RING_OK)
     return comm;
-  comm->state = RING_COMM_BROKEN;
-  ring_comm_free(comm);
+  ring_comm_discard(comm);
   return NULL;
+}
+
+void ring_comm_discard(ring_comm *comm) {
+  if (comm != NULL) comm->state = RING_COMM_BROKEN;
+  ring_comm_free(comm);
+}
+
+void ring_comm_inherit(ring_comm *child, const ring_comm *parent) {
+  child->shares = parent->shares;
+  child->peers.connections = parent->peers.connections;
+  child->peers.inside_connections = parent->peers.inside_connections;
+  child->peers.authenticated = parent->peers.authenticated;
+  child->peers.encrypted = parent->peers.encrypted;
+  child->native.plans.selector = parent->native.plans.selector;
+  child->port_first = parent->port_first;
+  child->port_last = parent->port_last;
+  child->interrupt = parent->interrupt;
+  child->interrupt_arg = parent->interrupt_arg;
+  child->alarm = parent->alarm;
+  child->watch_parent = parent->watch_parent;
 }
 
 /* Numbers the hosts, and derives local ranks and the tier of the links. */
@@ -232,16 +253,17 @@ static ring_status comm_create(const ring_options *options, ring_comm **out, rin
       .log_arg = options->log_arg};
   comm->watch_parent = options->watch_parent == RING_ON;
   comm->wants_mpi = strcmp(options->backend, "mpi") == 0;
-  comm->world = ring_world_make();
-  ring_status status = comm->world != NULL ? comm_read_algorithms(comm, options, error)
-                                           : ring_error_no_memory(error, options->rank);
+  ring_world *world = ring_world_make(NULL);
+  if (world != NULL) ring_comm_settle(comm, world);
+  ring_status status = world != NULL ? comm_read_algorithms(comm, options, error)
+                                     : ring_error_no_memory(error, options->rank);
   if (status == RING_OK) status = comm_connect(comm, options, error);
   if (status == RING_OK) {
+    comm->lasting = true;
     *out = comm;
     return RING_OK;
   }
-  comm->state = RING_COMM_BROKEN;
-  ring_comm_free(comm);
+  ring_comm_discard(comm);
   return status;
 }
 
@@ -273,12 +295,20 @@ static ring_status comm_check_backend(ring_comm *comm) {
   return status;
 }
 
+/* A rank that ends a failed communicator does not shrink it. */
+static void comm_resign_failed(ring_comm *comm) {
+  if (comm == NULL || comm->process != ring_platform_process() || !ring_comm_try(comm)) return;
+  if (comm->state != RING_COMM_OPEN) ring_comm_resign(comm);
+  ring_comm_leave(comm);
+}
+
 /* Runs two barriers over links, and one in shared memory before them. A rank that passes the
  * first two knows that all ranks have called close and that no call of its own differed. A rank
  * that passes the last knows the same of all ranks: no rank closes well while another one fails. */
 ring_status ring_comm_close_within(ring_comm *comm, double seconds) {
   ring_wait wait;
   ring_status status = ring_comm_enter(comm);
+  if (status != RING_OK) comm_resign_failed(comm);
   if (status != RING_OK) return status;
   if (!(seconds > 0)) seconds = comm->call_timeout;
   comm_prepare_wait(comm, seconds < COMM_LONGEST ? seconds : COMM_LONGEST, &wait);
@@ -295,7 +325,7 @@ ring_status ring_comm_close_within(ring_comm *comm, double seconds) {
     comm->error = comm->failure;
   }
   ring_peers_close(&comm->peers);
-  ring_keys_wipe(&comm->peers.keys);
+  ring_comm_resign(comm);
   ring_comm_leave(comm);
   return status;
 }
@@ -338,13 +368,8 @@ static void comm_abort_cause(const ring_comm *comm, const char *reason, ring_err
                    given ? reason : "");
 }
 
-void ring_comm_abort(ring_comm *comm, const char *reason) {
+void ring_comm_revoke(ring_comm *comm, const char *reason) {
   ring_error error;
-  if (comm == NULL) return;
-  if (comm->process != ring_platform_process() || comm->state != RING_COMM_OPEN) {
-    ring_reserved_ports_fini(comm);
-    return;
-  }
   comm_abort_cause(comm, reason, &error);
   ring_comm_stop(comm, &error);
   if (ring_comm_is_mine(comm) || ring_queue_runs_here(comm)) {
@@ -354,6 +379,17 @@ void ring_comm_abort(ring_comm *comm, const char *reason) {
     if (comm->state == RING_COMM_OPEN) comm_end(comm, &error);
     ring_comm_leave(comm);
   }
+}
+
+void ring_comm_abort(ring_comm *comm, const char *reason) {
+  if (comm == NULL) return;
+  bool mine = comm->process == ring_platform_process();
+  comm->lasting = comm->lasting && !mine;
+  if (mine && comm->state == RING_COMM_OPEN)
+    ring_comm_revoke(comm, reason);
+  else
+    ring_reserved_ports_fini(comm);
+  comm_resign_failed(comm);
 }
 
 /* Of two ranks, the other one has sent what this rank has not. */
@@ -394,6 +430,8 @@ void ring_comm_free(ring_comm *comm) {
   if (comm->state == RING_COMM_OPEN && !forked) comm_drop(comm);
   ring_queue_detach(comm);
   ring_peers_fini(&comm->peers);
+  ring_socket_close(&comm->listener);
+  ring_roster_free(comm->roster);
   ring_shm_fini(&comm->shm);
   ring_poll_set_fini(&comm->wait_polls);
   ring_reserved_ports_fini(comm);

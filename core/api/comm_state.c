@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/platform.h"
+#include "transport/socket.h"
 
 /* ---- Entering and leaving ----------------------------------------------------------------- */
 
@@ -16,14 +17,39 @@
 
 static _Thread_local char comm_thread_mark; /* its address stands for the thread */
 
-static bool comm_try(ring_comm *comm) {
+bool ring_comm_try(ring_comm *comm) {
   if (atomic_flag_test_and_set_explicit(&comm->busy, memory_order_acquire)) return false;
   atomic_store_explicit(&comm->holder, &comm_thread_mark, memory_order_relaxed);
   return true;
 }
 
+void ring_comm_settle(ring_comm *comm, ring_world *world) {
+  comm->world = world;
+  comm->stop.above = &world->shrunk;
+}
+
 bool ring_comm_is_mine(const ring_comm *comm) {
   return atomic_load_explicit(&comm->holder, memory_order_relaxed) == &comm_thread_mark;
+}
+
+bool ring_comm_is_orphan(const ring_comm *comm, const char *what, ring_error *error) {
+  int rank = comm->peers.rank;
+  if (comm->world == NULL || !ring_stop_is_set(comm->world->shrunk.above)) return false;
+  ring_error_set(
+      error, RING_ABORTED, rank, 0,
+      "rank %d (%s) has shrunk the communicator that %s was made of: make another of the "
+      "communicator that shrink() has returned",
+      rank, ring_peers_name(&comm->peers, rank), what);
+  return true;
+}
+
+/* Ends a communicator when one that it was made of was shrunk. */
+static void comm_follow(ring_comm *comm) {
+  ring_error error;
+  if (comm->state != RING_COMM_OPEN || !ring_comm_is_orphan(comm, "this communicator", &error))
+    return;
+  ring_comm_stop(comm, &error);
+  if (ring_comm_try(comm)) ring_comm_leave(comm);
 }
 
 ring_status ring_comm_acquire(ring_comm *comm) {
@@ -32,9 +58,10 @@ ring_status ring_comm_acquire(ring_comm *comm) {
     return ring_error_set(&comm->error, RING_INVALID, -1, 0,
                           "this communicator belongs to the process that forked this one: open "
                           "one of its own here");
+  comm_follow(comm);
   const ring_error *cause = atomic_load_explicit(&comm->stop_cause, memory_order_acquire);
   if (cause != NULL && comm->state != RING_COMM_CLOSED) return cause->status;
-  return comm_try(comm) ? RING_OK : RING_BUSY;
+  return ring_comm_try(comm) ? RING_OK : RING_BUSY;
 }
 
 void ring_comm_stop(ring_comm *comm, const ring_error *cause) {
@@ -42,12 +69,12 @@ void ring_comm_stop(ring_comm *comm, const ring_error *cause) {
   if (atomic_flag_test_and_set(&comm->aborted)) return;
   comm->abort_cause = *cause;
   atomic_compare_exchange_strong(&comm->stop_cause, &none, &comm->abort_cause);
-  atomic_store(&comm->stopping, true);
+  atomic_store(&comm->stop.set, true);
 }
 
 bool ring_comm_acquire_stopped(ring_comm *comm) {
   uint64_t end = ring_platform_now() + COMM_END_MS * UINT64_C(1000000);
-  while (!comm_try(comm)) {
+  while (!ring_comm_try(comm)) {
     if (ring_platform_now() >= end) return false;
     nanosleep(&(struct timespec){.tv_nsec = COMM_END_NS}, NULL);
   }
@@ -77,7 +104,7 @@ static void comm_release(ring_comm *comm) {
 
 /* A call that an abort has stopped too late, or in its last hook, succeeds; the communicator breaks after it. */
 void ring_comm_leave(ring_comm *comm) {
-  bool stopped = atomic_load(&comm->stopping) && comm->state == RING_COMM_OPEN;
+  bool stopped = atomic_load(&comm->stop.set) && comm->state == RING_COMM_OPEN;
   if (stopped && atomic_load(&comm->outstanding) == 0) ring_comm_break(comm, &comm->abort_cause);
   comm->described = 0;
   comm->scaled = false;
@@ -121,14 +148,28 @@ void ring_comm_place(ring_comm *comm, const ring_place *place) {
 
 void ring_comm_break(ring_comm *comm, const ring_error *error) {
   const ring_error *cause = atomic_load(&comm->stop_cause);
-  comm->failure = cause != NULL ? *cause : *error;
+  bool orphan = cause == NULL && ring_comm_is_orphan(comm, "this communicator", &comm->failure);
+  if (!orphan) comm->failure = cause != NULL ? *cause : *error;
   comm->state = RING_COMM_BROKEN;
   int rank = comm->failure.rank;
   if (rank >= 0 && rank < comm->peers.size)
     ring_world_note(comm->world, &comm->failure, comm->peers.peer[rank].world_rank);
   comm->backend->table->fail(comm->backend, &comm->failure);
+  if (comm->lasting) {
+    comm->listener = ring_acceptor_release(&comm->peers.acceptor);
+    return;
+  }
   ring_acceptor_close(&comm->peers.acceptor);
   ring_keys_wipe(&comm->peers.keys); /* no link opens any more */
+}
+
+void ring_comm_resign(ring_comm *comm) {
+  comm->lasting = false;
+  if (comm->state == RING_COMM_OPEN) return;
+  ring_socket_close(&comm->listener);
+  ring_keys_wipe(&comm->peers.keys);
+  ring_roster_free(comm->roster);
+  comm->roster = NULL;
 }
 
 void ring_store_free(ring_store *store) {

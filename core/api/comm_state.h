@@ -14,6 +14,7 @@
 #include "peers/peers.h"
 #include "schedule/topology.h"
 #include "shm/control_block.h"
+#include "shrink/generation.h"
 
 typedef enum ring_comm_state { RING_COMM_OPEN, RING_COMM_BROKEN, RING_COMM_CLOSED } ring_comm_state;
 
@@ -43,7 +44,7 @@ typedef struct ring_reserved_ports {
 } ring_reserved_ports;
 
 /* `error` belongs to the calling thread. The thread that runs a request writes `failure`, once, and
- * then `state`. An abort writes `abort_cause`, once, and then `stop_cause` and `stopping`. From then on no
+ * then `state`. An abort writes `abort_cause`, once, and then `stop_cause` and `stop`. From then on no
  * call enters, and the calls inside end at their next look at the clock. */
 struct ring_comm {
   unsigned process; /* a forked child has another one */
@@ -53,8 +54,12 @@ struct ring_comm {
   atomic_bool ending; /* aborted in a hook of a request, and open until the hook returns */
   ring_error error;   /* of the last call that failed */
   ring_error failure; /* which broke the communicator */
-  ring_world *world;  /* NULL until the communicator is open */
+  ring_world *world;  /* its place there; NULL until the communicator is open */
   ring_peers peers;
+  atomic_bool lasting; /* its listener and its keys outlive a failure, for ring_comm_shrink */
+  int listener;        /* then, from the failure on; else -1 */
+  ring_roster
+      *roster; /* of a communicator that shrink has made, or has failed to shrink; else NULL */
   ring_topology topology;
   ring_shm shm;
   ring_poll_set wait_polls; /* of the listener, which is served while shm waits */
@@ -75,8 +80,9 @@ struct ring_comm {
   atomic_flag aborted;                /* by a thread that writes the cause */
   ring_error abort_cause;
   _Atomic(const ring_error *) stop_cause; /* why calls were stopped; NULL: they were not */
-  atomic_bool stopping;                   /* ends the waits of calls */
-  uint8_t *bundle;                        /* a group's short buffers, one behind another */
+  ring_stop
+      stop; /* ends the waits of calls; above it: the communicators that this one was made of */
+  uint8_t *bundle; /* a group's short buffers, one behind another */
   size_t bundle_capacity;
   int local_rank, local_size;
   bool spare_cores;  /* this host has two processors or more for each of its ranks */
@@ -93,7 +99,7 @@ struct ring_comm {
 /* Prepares a wait with the hooks of the communicator's user. */
 static inline void comm_prepare_wait(const ring_comm *comm, double seconds, ring_wait *wait) {
   ring_wait_prepare(wait, seconds, comm->interrupt, comm->interrupt_arg);
-  wait->stop = &comm->stopping;
+  wait->stop = &comm->stop;
   wait->alarm = &comm->alarm;
   wait->watch_parent = comm->watch_parent;
 }
@@ -101,6 +107,15 @@ static inline void comm_prepare_wait(const ring_comm *comm, double seconds, ring
 /* Makes this thread the only one in the communicator until ring_comm_leave. RING_INVALID for NULL and
  * in a forked child, RING_BUSY while another thread is in it, RING_ABORTED once an abort has begun. */
 ring_status ring_comm_acquire(ring_comm *comm);
+
+/* Gives a communicator its place in the world. */
+void ring_comm_settle(ring_comm *comm, ring_world *world);
+
+/* Whether a communicator that this one was made of was shrunk. Then *error says so; `what` is "this communicator". */
+bool ring_comm_is_orphan(const ring_comm *comm, const char *what, ring_error *error);
+
+/* Makes this thread the only one in the communicator, whatever its state. False: another thread is in it. */
+bool ring_comm_try(ring_comm *comm);
 
 /* Keeps `cause`, unless there is one, keeps new calls out and ends the waits of the calls inside. */
 void ring_comm_stop(ring_comm *comm, const ring_error *cause);
@@ -123,6 +138,10 @@ void ring_comm_leave(ring_comm *comm);
 /* Keeps `error`, or the cause that stopped the requests, as the failure of the communicator, and sends
  * it to the other ranks. */
 void ring_comm_break(ring_comm *comm, const ring_error *error);
+
+/* Ends what a failed communicator keeps for ring_comm_shrink, also that of a failure that is to come: for the other
+ * ranks this rank is gone. Called between acquire and leave. */
+void ring_comm_resign(ring_comm *comm);
 
 /* Gives the place of the buffers of the next call. */
 void ring_comm_place(ring_comm *comm, const ring_place *place);

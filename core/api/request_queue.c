@@ -211,7 +211,7 @@ static void queue_abort(ring_queue *queue, const ring_error *error) {
   queue->cause = *error;
   atomic_store(&queue->comm->stop_cause, &queue->cause);
   atomic_store(&queue->stop, true);
-  atomic_store(&queue->comm->stopping, true);
+  atomic_store(&queue->comm->stop.set, true);
   while (write(queue->bell[1], "", 1) < 0 && errno == EINTR) continue;
   if (in_hook) return;
   while (queue->progress.moving) ring_progress_sleep(&queue->progress, 0);

@@ -43,7 +43,7 @@ typedef struct split_member {
 typedef struct split_run {
   ring_comm *parent;
   int color, key;
-  bool wants_mpi; /* the child */
+  bool wants_mpi, lasting; /* the child */
   int listener, port;
   uint8_t *entries;      /* of all ranks */
   split_member *members; /* of this rank's color, in the order of the child's ranks */
@@ -155,8 +155,6 @@ static bool split_derive(const split_run *run, ring_peers *peers) {
   uint8_t *to = bytes_put(facts + sizeof label, parent->epoch, 8);
   to = bytes_put(to, run->parent->sequence, 4);
   bytes_put(to, (uint32_t)run->color, 4);
-  peers->authenticated = parent->authenticated;
-  peers->encrypted = parent->encrypted;
   if (!ring_keys_split(&peers->keys, &parent->keys, run->ranks, facts, sizeof facts) ||
       !ring_keys_mac(&peers->keys, "epoch", 5, &epoch))
     return false;
@@ -297,31 +295,27 @@ static ring_status split_explain(const split_run *run, const ring_error *why,
   return parent->error.status;
 }
 
-/* The child has opened: its ranks keep their numbers in the world. */
-static void split_number(const split_run *run, ring_comm *child) {
+/* The child has opened: it has a place in the world, and its ranks keep their numbers there. */
+static void split_settle(const split_run *run, ring_comm *child, ring_world *world) {
   const ring_comm *parent = run->parent;
   for (int i = 0; i < run->member_count; i++)
     ring_peers_number(&child->peers, i, parent->peers.peer[run->ranks[i]].world_rank);
-  child->world = ring_world_share(parent->world);
+  ring_comm_settle(child, world);
+  child->lasting = run->lasting;
 }
 
 static ring_status split_open(split_run *run, ring_comm **out) {
   ring_comm *parent = run->parent;
   ring_comm *child = ring_comm_alloc(run->own, run->member_count, parent->call_timeout);
-  if (child == NULL) return split_no_memory(parent);
+  ring_world *world = child != NULL ? ring_world_make(parent->world) : NULL;
+  if (world == NULL) {
+    ring_comm_discard(child);
+    return split_no_memory(parent);
+  }
   ring_wait wait;
   comm_prepare_wait(parent, parent->call_timeout, &wait);
   ring_wait_begin(&wait);
-  child->shares = parent->shares;
-  child->peers.connections = parent->peers.connections;
-  child->peers.inside_connections = parent->peers.inside_connections;
-  child->native.plans.selector = parent->native.plans.selector;
-  child->port_first = parent->port_first;
-  child->port_last = parent->port_last;
-  child->interrupt = parent->interrupt;
-  child->interrupt_arg = parent->interrupt_arg;
-  child->alarm = parent->alarm;
-  child->watch_parent = parent->watch_parent;
+  ring_comm_inherit(child, parent);
   child->wants_mpi = run->wants_mpi;
   ring_error why;
   ring_status status = split_place(run, child);
@@ -331,12 +325,12 @@ static ring_status split_open(split_run *run, ring_comm **out) {
     child->native.engine.split_wait = NULL;
     if (status != RING_OK) status = split_explain(run, &why, &wait);
     ring_split_wait_end(&run->split_wait);
-    if (status == RING_OK) split_number(run, child);
+    if (status == RING_OK) split_settle(run, child, world);
     *out = status == RING_OK ? child : NULL;
     if (status == RING_OK) return RING_OK;
   }
-  child->state = RING_COMM_BROKEN;
-  ring_comm_free(child);
+  ring_world_drop(world);
+  ring_comm_discard(child);
   return status;
 }
 
@@ -369,7 +363,8 @@ static ring_status split_run_all(split_run *run, ring_comm **child) {
   return split_open(run, child);
 }
 
-static ring_status split_run_in(ring_comm *comm, int color, int key, bool wants_mpi,
+/* users: the child is the user's, not one for messages or a device. */
+static ring_status split_run_in(ring_comm *comm, int color, int key, bool users,
                                 ring_comm **child) {
   if (child != NULL) *child = NULL;
   ring_status status = ring_comm_enter(comm);
@@ -377,7 +372,8 @@ static ring_status split_run_in(ring_comm *comm, int color, int key, bool wants_
   split_run run = {.parent = comm,
                    .color = color < 0 ? -1 : color,
                    .key = key,
-                   .wants_mpi = wants_mpi && comm->wants_mpi,
+                   .wants_mpi = users && comm->wants_mpi,
+                   .lasting = users,
                    .listener = -1};
   if (child == NULL)
     status = ring_error_set(&comm->error, RING_INVALID, comm->peers.rank, 0,

@@ -57,23 +57,19 @@ int ring_wait_slice(const ring_wait *wait) {
   return left < WAIT_SLICE_MS ? (int)left : WAIT_SLICE_MS;
 }
 
-static bool wait_is_stopped(const ring_wait *wait) {
-  return wait->stop != NULL && atomic_load(wait->stop);
-}
-
 ring_status ring_wait_check(ring_wait *wait) {
   uint64_t now = ring_platform_now(), absent = wait_absent(wait, now);
   wait->now = now;
   wait->away += absent;
   wait->begun += absent;
   wait->deadline += absent;
-  if (wait_is_stopped(wait)) return RING_ABORTED;
+  if (ring_stop_is_set(wait->stop)) return RING_ABORTED;
   if (now - wait->asked >= WAIT_SLICE_NS) {
     long parent;
     wait->asked = now;
     if (wait->watch_parent && ring_platform_orphaned(&parent)) return RING_ABORTED;
     if (wait->interrupt != NULL && wait->interrupt(wait->interrupt_arg) != 0) return RING_ABORTED;
-    if (wait_is_stopped(wait)) return RING_ABORTED; /* in the hook */
+    if (ring_stop_is_set(wait->stop)) return RING_ABORTED; /* in the hook */
   }
   return now >= wait->deadline ? RING_TIMEOUT : RING_OK;
 }

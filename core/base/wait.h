@@ -22,6 +22,17 @@ typedef struct ring_alarm {
   void *log_arg;
 } ring_alarm;
 
+/* Ends waits. What is above it ends them, too. Any thread may set it. */
+typedef struct ring_stop {
+  atomic_bool set;
+  const struct ring_stop *above; /* NULL: nothing is */
+} ring_stop;
+
+static inline bool ring_stop_is_set(const ring_stop *stop) {
+  while (stop != NULL && !atomic_load(&stop->set)) stop = stop->above;
+  return stop != NULL;
+}
+
 typedef struct ring_wait {
   uint64_t begun;
   uint64_t patience;
@@ -31,7 +42,7 @@ typedef struct ring_wait {
   uint64_t away;  /* nanoseconds in which this process did not run, suspended or starved */
   ring_interrupt_fn interrupt;
   void *interrupt_arg;
-  const atomic_bool *stop; /* another thread ends the wait; NULL: none does */
+  const ring_stop *stop;   /* another thread ends the wait; NULL: none does */
   const ring_alarm *alarm; /* NULL: no warning */
   bool watch_parent;       /* the end of the parent process ends the wait */
   uint64_t warned;         /* how long the wait had lasted at the last warning */

@@ -50,6 +50,28 @@ void ring_messages_fail(ring_messages *messages, const ring_error *error) {
   messages_unlock(messages);
 }
 
+/* Ends messages when the communicator that they were made of was shrunk. */
+static void message_progress_follow(ring_messages *messages) {
+  ring_error error;
+  if (!messages->broken && ring_comm_is_orphan(messages->comm, "these messages", &error))
+    ring_message_progress_fail(messages, &error);
+}
+
+ring_status ring_messages_enter(ring_messages *messages) {
+  ring_status status = ring_messages_check(messages);
+  if (status != RING_OK) return status;
+  messages_lock(messages);
+  message_progress_follow(messages);
+  if (messages->broken) {
+    *ring_messages_reason() = messages->failure;
+    status = ring_messages_reason()->status;
+  } else if (messages->closing || messages->closed) {
+    status = ring_messages_invalid("the messages are closed");
+  }
+  if (status != RING_OK) messages_unlock(messages);
+  return status;
+}
+
 /* ---- Sleeping ----------------------------------------------------------------------------- */
 
 static void message_progress_watch(ring_messages *messages) {
@@ -214,6 +236,7 @@ static void message_progress_check(void *queue, void *arg, bool due) {
   messages_unlock(messages);
   ring_status status = ring_wait_check(wait);
   messages_lock(messages);
+  message_progress_follow(messages);
   if (message_progress_is_over(messages, aim)) return;
   if (status != RING_OK)
     message_progress_end_wait(messages, aim, wait, status);
@@ -260,6 +283,7 @@ void ring_message_progress_await(ring_messages *messages, const ring_message_pro
 }
 
 void ring_message_progress_poll(ring_messages *messages) {
+  message_progress_follow(messages);
   if (messages->progress.moving || messages->broken || messages->closed) return;
   ring_progress_begin(&messages->progress);
   ring_message_turn(messages, true);

@@ -18,6 +18,9 @@ int ring_message_progress_begin(ring_messages *messages);
 /* Ends it. */
 void ring_message_progress_end(ring_messages *messages);
 
+/* Locks, and checks that nothing has failed. Unlocks where it returns another status than RING_OK. */
+ring_status ring_messages_enter(ring_messages *messages);
+
 /* The condition that a thread waits for. */
 typedef bool (*ring_message_progress_goal_fn)(const ring_messages *messages, const void *arg);
 

@@ -31,20 +31,6 @@ ring_status ring_messages_check(const ring_messages *messages) {
   return RING_OK;
 }
 
-ring_status ring_messages_enter(ring_messages *messages) {
-  ring_status status = ring_messages_check(messages);
-  if (status != RING_OK) return status;
-  messages_lock(messages);
-  if (messages->broken) {
-    *ring_messages_reason() = messages->failure;
-    status = ring_messages_reason()->status;
-  } else if (messages->closing || messages->closed) {
-    status = ring_messages_invalid("the messages are closed");
-  }
-  if (status != RING_OK) messages_unlock(messages);
-  return status;
-}
-
 bool ring_messages_failure(ring_messages *messages, ring_error *failure) {
   messages_lock(messages);
   bool broken = messages->broken;

@@ -75,9 +75,6 @@ bool ring_messages_are_mine(const ring_messages *messages);
 /* RING_OK where this process may use the messages. */
 ring_status ring_messages_check(const ring_messages *messages);
 
-/* Locks, and checks that nothing has failed. Unlocks where it returns another status than RING_OK. */
-ring_status ring_messages_enter(ring_messages *messages);
-
 /* Copies the failure that has ended the messages. False where none has. Called without the mutex. */
 bool ring_messages_failure(ring_messages *messages, ring_error *failure);
 

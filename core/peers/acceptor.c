@@ -25,11 +25,18 @@ static void acceptor_remove(ring_acceptor *acceptor, int index) {
   acceptor->pending[index] = acceptor->pending[--acceptor->pending_count];
 }
 
-void ring_acceptor_close(ring_acceptor *acceptor) {
+int ring_acceptor_release(ring_acceptor *acceptor) {
+  int listener = acceptor->listener;
   while (acceptor->pending_count > 0) acceptor_remove(acceptor, 0);
-  ring_socket_close(&acceptor->listener);
+  acceptor->listener = -1;
   free(acceptor->pending);
   acceptor->pending = NULL;
+  return listener;
+}
+
+void ring_acceptor_close(ring_acceptor *acceptor) {
+  int listener = ring_acceptor_release(acceptor);
+  ring_socket_close(&listener);
 }
 
 /* When a pending connection times out while the acceptor is full. A rank sends HELLO as soon as it

@@ -47,6 +47,9 @@ ring_status ring_acceptor_open(ring_acceptor *acceptor, int listener, int rank, 
  * called between watch and serve. */
 bool ring_acceptor_drop(ring_acceptor *acceptor);
 
+/* Closes all pending connections, and returns the listener, which is the caller's then. */
+int ring_acceptor_release(ring_acceptor *acceptor);
+
 /* Closes all pending connections and the listener. */
 void ring_acceptor_close(ring_acceptor *acceptor);
 

@@ -58,6 +58,7 @@ static ring_status connector_unreachable(ring_peers *peers, int rank, int code, 
         "that use its ports",
         peers->rank, rank, name, port, peers->rank, ports);
   }
+  peers->peer[rank].gone = code == ECONNREFUSED;
   if (code == ECONNREFUSED)
     return ring_error_set(error, RING_PEER_LOST, rank, 0,
                           "rank %d (%s) is gone: nothing listens on its port %u any more", rank,

@@ -185,17 +185,21 @@ ring_status ring_peers_set_pipe(ring_peers *peers, int rank, void *out, void *in
   return RING_OK;
 }
 
+void ring_peers_drop(ring_peers *peers, int rank) {
+  ring_peer *peer = &peers->peer[rank];
+  ring_link *link = peer->link;
+  int place = 0;
+  while (peers->linked[place] != rank) place++;
+  peers->linked[place] = peers->linked[--peers->linked_count];
+  peer_table_set_link(peer, NULL);
+  link->ops->close(link);
+  free(peer->outbox);
+  peer->outbox = NULL;
+  peer->outbox_busy = false;
+}
+
 void ring_peers_unlink(ring_peers *peers) {
-  for (int i = 0; i < peers->linked_count; i++) {
-    ring_peer *peer = &peers->peer[peers->linked[i]];
-    ring_link *link = peer->link;
-    peer_table_set_link(peer, NULL);
-    link->ops->close(link);
-    free(peer->outbox);
-    peer->outbox = NULL;
-    peer->outbox_busy = false;
-  }
-  peers->linked_count = 0;
+  while (peers->linked_count > 0) ring_peers_drop(peers, peers->linked[0]);
   for (int rank = 0; peers->pending_links > 0; rank++)
     if (peers->peer[rank].pending_link != NULL) peer_table_drop_pending(peers, rank);
 }

@@ -41,6 +41,7 @@ typedef struct ring_peer {
   int world_rank; /* in the communicator that was opened first, which split() divided */
   char *name;     /* of the host in errors, with that number; NULL: the host */
   uint16_t port;
+  bool gone;         /* its port refuses connections: the process or its communicator has ended */
   bool ended;        /* the peer has closed the link, or the ends of frames are lost */
   bool write_closed; /* the link takes no more bytes; bytes received before can still be read */
   bool failure_sent; /* the failure of this rank has been sent to the peer */
@@ -117,6 +118,9 @@ bool ring_peers_add_connection(ring_peers *peers, int rank, const ring_handshake
  * peer. An open link of one connection is replaced by one through the pipes, so no bytes may be
  * under way on it. A link of several connections stays. */
 ring_status ring_peers_set_pipe(ring_peers *peers, int rank, void *out, void *in);
+
+/* Closes the link to a rank. */
+void ring_peers_drop(ring_peers *peers, int rank);
 
 /* Closes all links, and the connections of pending links. */
 void ring_peers_unlink(ring_peers *peers);

@@ -186,6 +186,57 @@ class Communicator(Locations, ReduceScatters, Groups, Objects, Resources, Timeli
         """
         return self._split(color, key)
 
+    def shrink(self, timeout: float | None = None) -> Communicator:
+        """Make a communicator of the ranks that still live, after ranks were lost.
+
+        Every living rank calls `shrink`, in the `except` of the error that a lost rank caused. The
+        processes go on, with their memory. The ranks keep their order and are numbered from 0
+        without gaps. Any number of ranks may die, also during the call. When a further rank dies
+        late, the new communicator fails in turn, and can be shrunk.
+
+        A rank whose process has ended, or that has closed or aborted the communicator, is not
+        awaited. Every other rank is: if it does not call `shrink`, the others raise
+        `TimeoutError`. The host of a rank that has vanished from the network does not tell that
+        the rank is dead, so `shrink` then raises `TimeoutError`, too.
+
+        The new communicator has the options of the old one, with the backend ``"native"``. The old
+        one is closed. Communicators that it was split into, its reducers and its messages end
+        with `AbortedError`.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds until the other ranks must have called `shrink`, more than 0. By default the
+            call timeout.
+
+        Returns
+        -------
+        Communicator
+
+        Raises
+        ------
+        TimeoutError
+            When a rank that may live did not call `shrink`. The call may be repeated.
+        InvalidError
+            When the communicator was closed, aborted or shrunk, or ``timeout`` is no positive
+            number.
+        AbortedError
+            When the call was interrupted, or the other ranks have gone on without this one.
+
+        Notes
+        -----
+        The first rank that calls `shrink` ends the communicator on the others, whose calls raise
+        `AbortedError`. Errors of `shrink` name ranks by their numbers before the first shrink.
+
+        Examples
+        --------
+        >>> try:
+        ...     total = comm.allreduce(numpy.ones(3))
+        ... except (PeerLostError, TimeoutError, AbortedError):  # a rank was lost
+        ...     comm = comm.shrink()
+        """
+        return self._shrink(timeout)  # type: ignore[no-any-return]
+
     def close(self, timeout: float | None = None) -> None:
         """Wait until every rank has called `close`, and end all links.
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening, splitting and ending a communicator. Python has checked the arguments before
+ * Opening, splitting, shrinking and ending a communicator. Python has checked the arguments before
  * (sparkring/_init.py), so this file only converts them to ring_options. The exchange is
  * the only place where the core runs Python code of the user. An exception of the exchange ends the
  * opening, and init raises the exception.
@@ -25,12 +25,16 @@ void comm_enter(comm_object *self) {
   gil_release();
 }
 
-bool comm_leave(comm_object *self, ring_status status) {
+static bool comm_leave_with(comm_object *self, ring_status status, const ring_error *error) {
   gil_take();
   self->running--;
   if (status == RING_OK && !PyErr_Occurred()) return true;
-  error_raise(comm_state(self), status, ring_comm_error(self->comm));
+  error_raise(comm_state(self), status, error);
   return false;
+}
+
+bool comm_leave(comm_object *self, ring_status status) {
+  return comm_leave_with(self, status, ring_comm_error(self->comm));
 }
 
 /* ---- Opening ------------------------------------------------------------------------------ */
@@ -189,6 +193,25 @@ static int read_patience(module_state *state, PyObject *timeout, double *seconds
   PyOS_snprintf(text, sizeof text, "%g", *seconds);
   error_invalid(state, "timeout is %s: it must be a positive number of seconds", text);
   return -1;
+}
+
+PyObject *comm_shrink(PyObject *object, PyObject *timeout) {
+  comm_object *self = (comm_object *)object;
+  double seconds;
+  ring_error error;
+  if (read_patience(comm_state(self), timeout, &seconds) < 0) return NULL;
+  comm_object *child = comm_make(Py_TYPE(object), comm_state(self));
+  if (child == NULL) return NULL;
+  if (self->device) device_abort(self->device, "its communicator is shrunk");
+  comm_enter(self);
+  ring_status status = ring_comm_shrink(self->comm, seconds, &child->comm, &error);
+  bool succeeded = comm_leave_with(self, status, &error);
+  self->closed = self->closed || status == RING_OK;
+  if (self->closed) trace_end(self);
+  if (succeeded) return (PyObject *)child;
+  child->closed = true;
+  Py_DECREF((PyObject *)child);
+  return NULL;
 }
 
 PyObject *comm_close(PyObject *object, PyObject *timeout) {

@@ -19,7 +19,7 @@ typedef struct comm_object {
   ring_trace *trace;            /* NULL: none */
   struct device_object *device; /* NULL until it is opened; refers to no communicator */
   int running; /* calls inside the core; more than one while a second thread gets BUSY */
-  bool closed; /* by close or abort */
+  bool closed; /* by close, abort or shrink */
 } comm_object;
 
 module_state *comm_state(const comm_object *self);
@@ -32,6 +32,7 @@ bool comm_leave(comm_object *self, ring_status status);
 /* The function _core.open and the methods of the same names. */
 PyObject *comm_open(PyObject *module, PyObject *args);
 PyObject *comm_split(PyObject *self, PyObject *args);
+PyObject *comm_shrink(PyObject *self, PyObject *timeout);
 PyObject *comm_close(PyObject *self, PyObject *timeout);
 PyObject *comm_abort(PyObject *self, PyObject *args);
 

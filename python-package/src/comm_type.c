@@ -199,6 +199,7 @@ static PyMethodDef methods[] = {
     {"_recv", VECTORCALL(message_recv)},
     {"_empty", empty_call, METH_VARARGS, NULL},
     {"_split", comm_split, METH_VARARGS, NULL},
+    {"_shrink", comm_shrink, METH_O, NULL},
     {"_close", comm_close, METH_O, NULL},
     {"_abort", comm_abort, METH_VARARGS, NULL},
     {"_agree", agree_call, METH_O, NULL}, /* sparkring._agree calls both */

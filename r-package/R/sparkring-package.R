@@ -17,8 +17,8 @@
 #' * [ring_glm()], [ring_lm()], [ring_coxph()], [ring_glmnet()], [ring_kmeans()], [ring_mlp()] and
 #'   [ring_optim()] fit models to the rows of all ranks. [ring_prcomp()], [ring_svd()],
 #'   [ring_summary()], [ring_quantile()], [ring_cor()] and [ring_bootstrap()] describe them.
-#' * [ring_comm_split()] makes communicators for some of the ranks. [ring_alloc()] allocates memory
-#'   that the ranks of a host share.
+#' * [ring_comm_split()] makes communicators for some of the ranks, and [ring_shrink()] for those
+#'   that live after a loss. [ring_alloc()] allocates memory that the ranks of a host share.
 #'
 #' A process opens one communicator at a time, and calls it from the main thread of R only. An error
 #' is a condition with a class for its cause: see [ring_error].

@@ -196,6 +196,23 @@ SEXP comm_split(SEXP comm, SEXP color, SEXP key) {
   return child->comm != NULL ? pointer : R_NilValue;
 }
 
+SEXP comm_shrink(SEXP comm, SEXP seconds) {
+  comm_handle *handle = comm_of(comm);
+  SEXP pointer = PROTECT(comm_new());
+  comm_handle *child = R_ExternalPtrAddr(pointer);
+  ring_error error;
+  child->shares = handle->shares;
+  ring_status status = ring_comm_shrink(handle->comm, Rf_asReal(seconds), &child->comm, &error);
+  if (status == RING_OK && current == handle) current = child;
+  handle->closed = handle->closed || status == RING_OK;
+  int code = handle->closed ? trace_end(handle) : 0;
+  interrupt_continue();
+  if (status != RING_OK) error_raise(status, &error);
+  trace_warn(code); /* may jump */
+  UNPROTECT(1);
+  return pointer;
+}
+
 SEXP comm_close(SEXP comm, SEXP seconds) {
   comm_handle *handle = comm_of(comm);
   if (handle->closed) return R_NilValue;

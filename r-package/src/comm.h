@@ -22,7 +22,7 @@
 typedef struct comm_handle {
   ring_comm *comm;   /* NULL where opening it failed */
   ring_trace *trace; /* NULL: none */
-  bool closed;       /* by ring_close or ring_abort, and not broken by a failure */
+  bool closed;       /* by ring_close, ring_abort or ring_shrink, and not broken by a failure */
   bool shares;       /* memory with other ranks, where the host has shared memory */
   pid_t process;     /* the process that opened it, and not a forked child */
 } comm_handle;
@@ -48,6 +48,7 @@ SEXP comm_open(SEXP rank, SEXP size, SEXP addresses, SEXP root_address, SEXP tok
                SEXP shared_memory, SEXP connections, SEXP encryption, SEXP watch_parent,
                SEXP backend);
 SEXP comm_split(SEXP comm, SEXP color, SEXP key);
+SEXP comm_shrink(SEXP comm, SEXP seconds);
 SEXP comm_close(SEXP comm, SEXP seconds);
 SEXP comm_abort(SEXP comm, SEXP reason);
 SEXP comm_rank(SEXP comm);

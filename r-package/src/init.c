@@ -46,6 +46,7 @@
 
 static const R_CallMethodDef entries[] = {ENTRY(comm_open, 16),
                                           ENTRY(comm_split, 3),
+                                          ENTRY(comm_shrink, 2),
                                           ENTRY(comm_close, 2),
                                           ENTRY(comm_abort, 2),
                                           ENTRY(comm_rank, 1),

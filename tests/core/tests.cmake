@@ -96,16 +96,16 @@ test_again(tcp SPARKRING_SHARED_MEMORY=0 test_abort test_algorithm test_collecti
            test_hierarchical_failure test_hosts test_messages test_messages_deaths test_messages_failure
            test_messages_forgeries test_messages_matching test_messages_random test_mismatch
            test_orphan test_parts test_pmi test_pmi_failure test_reducer test_reducer_differences test_reducer_end
-           test_reducer_forgeries test_reducer_kinds test_reducer_stall test_request test_request_end test_request_start test_split
-           test_split_failure test_stall)
+           test_reducer_forgeries test_reducer_kinds test_reducer_stall test_request test_request_end test_request_start test_shrink
+           test_shrink_calls test_split test_split_failure test_stall)
 # And some once more over links of several connections.
 test_again(connections "SPARKRING_SHARED_MEMORY=0;SPARKRING_CONNECTIONS=3" test_collective test_comm test_messages
-           test_messages_matching test_messages_random test_mismatch test_parts test_request test_split test_split_failure)
+           test_messages_matching test_messages_random test_mismatch test_parts test_request test_shrink test_split
+           test_split_failure)
 # And encrypted.
 test_again(tls "SPARKRING_SHARED_MEMORY=0;SPARKRING_ENCRYPTION=1" test_collective test_comm test_description test_messages
            test_messages_deaths test_messages_failure test_messages_matching test_messages_random test_mismatch test_parts
-           test_pmi test_request test_request_end
-           test_split test_split_failure)
+           test_pmi test_request test_request_end test_shrink test_shrink_calls test_split test_split_failure)
 # Whatever the system's OpenSSL is set to.
 if(NOT SPARKRING_SANITIZE)
   add_test(NAME test_link_settings COMMAND test_link)

@@ -13,8 +13,9 @@
 static inline ring_comm *make_comm(int rank, int size) {
   ring_comm *comm = ring_comm_alloc(rank, size, 2);
   FUZZ_PROMISE(comm != NULL);
-  comm->world = ring_world_make();
-  FUZZ_PROMISE(comm->world != NULL);
+  ring_world *world = ring_world_make(NULL);
+  FUZZ_PROMISE(world != NULL);
+  ring_comm_settle(comm, world);
   for (int i = 0; i < size; i++) {
     FUZZ_PROMISE(ring_peers_place(&comm->peers, i, "fuzz", 4242) == RING_OK);
     comm->topology.nodes[i] = 0;
@@ -26,13 +27,16 @@ static inline ring_comm *make_comm(int rank, int size) {
   return comm;
 }
 
-static inline void add_link(ring_comm *comm, int rank, ring_link *link) {
-  ring_peers *peers = &comm->peers;
+static inline void add_peer_link(ring_peers *peers, int rank, ring_link *link) {
   FUZZ_PROMISE(link != NULL);
   peers->peer[rank].link = link;
   peers->peer[rank].outbox = calloc(1, sizeof *peers->peer[rank].outbox);
   FUZZ_PROMISE(peers->peer[rank].outbox != NULL);
   peers->linked[peers->linked_count++] = rank;
+}
+
+static inline void add_link(ring_comm *comm, int rank, ring_link *link) {
+  add_peer_link(&comm->peers, rank, link);
 }
 
 /* An error names a rank that exists, or none. */

@@ -6,6 +6,7 @@
 #include "peers/frame.h"
 #include "peers/wait_report.h"
 #include "seeds.h"
+#include "shrink/generation.h"
 
 static void add_frame(seed *to, uint8_t kind, const void *payload, uint32_t length,
                       ring_call call) {
@@ -149,10 +150,36 @@ static void save_device(void) {
   seed_save("fuzz_device", "forged", forged.bytes, forged.length);
 }
 
+/* A generation as rank 1 sends it to rank 0, or rank 0 to rank 1, of four. */
+static void save_shrink(void) {
+  for (int rank = 0; rank < 2; rank++) {
+    uint8_t message[64];
+    ring_peers peers = {0};
+    seed made = {.length = 0}, piece = {.length = 0}, none = {.length = 0};
+    if (ring_peers_init(&peers, 1 - rank, 4) != RING_OK) seed_fail("peers");
+    for (int other = 0; other < 4; other++)
+      if (ring_peers_place(&peers, other, "fuzz", 4242) != RING_OK) seed_fail("places");
+    ring_roster *roster = ring_roster_make(&peers);
+    ring_generation_kind kind = rank == 0 ? RING_GENERATION_STATE : RING_GENERATION_FORM;
+    if (roster == NULL) seed_fail("a roster");
+    roster->generation.number = (uint32_t)rank;
+    if (!ring_generation_pack(roster, kind, rank, message)) seed_fail("a generation");
+    seed_add(&piece, message, ring_generation_message_bytes(&peers));
+    seed_add_byte(&made, (unsigned)rank);
+    seed_add_byte(&made, 1u << (1 - rank));
+    seed_add_piece(&made, &piece);
+    seed_add_piece(&made, &none);
+    seed_save("fuzz_shrink", rank == 0 ? "state" : "form", made.bytes, made.length);
+    ring_roster_free(roster);
+    ring_peers_fini(&peers);
+  }
+}
+
 void seeds_links(void) {
   save_frames();
   save_messages();
   save_notices();
   save_streams();
   save_device();
+  save_shrink();
 }

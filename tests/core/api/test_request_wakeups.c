@@ -39,12 +39,12 @@ static ring_status fail_run(ring_comm *comm) {
 ring_status __wrap_ring_fusion_run(ring_comm *comm, collective_args *args, ring_wait *wait) {
   (void)args;
   int run = ++now.runs;
-  if (atomic_load(wait->stop)) return fail_run(comm);
+  if (ring_stop_is_set(wait->stop)) return fail_run(comm);
   interleavings_yield();
   if (wait->interrupt != NULL && wait->interrupt(wait->interrupt_arg) != 0) return fail_run(comm);
   interleavings_yield();
   if (run == given.dies) return fail_run(comm);
-  if (atomic_load(wait->stop) && interleavings_choose(2) == 1) return fail_run(comm);
+  if (ring_stop_is_set(wait->stop) && interleavings_choose(2) == 1) return fail_run(comm);
   return RING_OK;
 }
 
