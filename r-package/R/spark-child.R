@@ -4,6 +4,8 @@
 # for that. The output of the child goes to a pipe (src/stdio_redirect.h). The child has a process
 # group of its own, and Linux kills the child when this process ends.
 
+child_closing <- 2 # seconds from the end of a child's pipe to the end of the child
+
 # Starts a child that evaluates code() and sends its value. A child that is not captured prints
 # where this process does. A time limit of this process ends this process, which then ends the
 # child.
@@ -67,9 +69,15 @@ child_ended <- function(child) {
   }
   if (length(sent) == 0L && !child$ended) return(FALSE)
   if (length(sent) > 0L) child$value <- sent[[1L]]
-  if (!is.null(child$value)) child_reap(child)
+  if (is.null(child$value)) child_wait(child) else child_reap(child)
   child$code <- .Call(C_child_end, child$process$pid)
   child$ended <- TRUE
+}
+
+# Waits until a child that has closed its pipe has ended, so that the kernel knows how.
+child_wait <- function(child) {
+  until <- .Call(C_clock_seconds) + child_closing
+  while (!.Call(C_child_gone, child$process$pid) && .Call(C_clock_seconds) < until) Sys.sleep(0.01)
 }
 
 child_reap <- function(child) suppressWarnings(parallel::mccollect(child$process))
