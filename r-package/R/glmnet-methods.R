@@ -96,7 +96,7 @@ glmnet_predict_table <- function(object, tbl, s, type, offset) {
   }
   if (is.null(offset)) glmnet_offset(object, offset, 0L)
   if (!is.null(offset) && !is_number(offset)) {
-    columns_check_names("offset", offset, names(sparklyr::sdf_schema(tbl)))
+    columns_check_names("offset", offset, table_names(tbl))
   }
   table_predict(object, tbl, s = s, type = type, offset = offset)
 }

@@ -13,18 +13,16 @@ columns_fit <- function(name, call, env) {
   driver_check_table(tbl, "x")
   given <- lapply(as.list(call)[-(1:2)], eval, env)
   spark <- table_is_spark(names(given))
-  columns <- names(sparklyr::sdf_schema(sparklyr::spark_dataframe(tbl)))
+  columns <- table_names(tbl)
   args <- columns_named_by(name, given[!spark], columns)
   columns_check_args(name, args, given[spark])
   roles <- args[names(args) %in% columns_roles & !vapply(args, is.null, NA)]
   x <- columns_chosen(columns, args$x, roles)
   args <- columns_without_rows(name, args[!names(args) %in% c("x", names(roles))])
   wanted <- unique(c(x, unlist(roles, use.names = FALSE)))
-  chosen <- sparklyr::invoke(sparklyr::spark_dataframe(tbl), "selectExpr",
-                             as.list(batches_name(wanted)))
   arguments <- list(name = name, x = x, roles = roles, args = args,
                     rows = if (name %in% columns_of_numbers) "matrix" else "all")
-  fit <- table_apply(sparklyr::sdf_register(chosen), columns_rank, c(arguments, given[spark]))
+  fit <- table_apply(table_select(tbl, wanted), columns_rank, c(arguments, given[spark]))
   if (is.list(fit) && !is.null(fit$call)) fit$call <- scope_call(call)
   fit
 }

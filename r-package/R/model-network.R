@@ -84,9 +84,15 @@ ml_ring_load <- function(sc, path, framework = c("torch", "keras"), py_files = c
   network_new(framework, pyspark_call(network_class(framework, "Model")$load(path)))
 }
 
+network_refuse_pyspark <- function(tbl) {
+  driver_refuse_pyspark(tbl, "an estimator of a network",
+                        "pass a DataFrame to Python's module sparkring.spark.ml")
+}
+
 network_fit <- function(framework, tbl, formula, params, py_files) {
   driver_check_table(tbl)
-  columns <- names(sparklyr::sdf_schema(sparklyr::spark_dataframe(tbl)))
+  network_refuse_pyspark(tbl)
+  columns <- table_names(tbl)
   params <- c(network_columns(formula, columns, params), network_params(params))
   spark <- network_session(sparklyr::spark_connection(tbl), py_files)
   estimator <- pyspark_call(do.call(network_class(framework, "Estimator"), params))
@@ -214,6 +220,7 @@ print.ring_network <- function(x, ...) {
 ml_predict.ring_network <- function(x, dataset, ...) {
   check_method_dots(...)
   driver_check_table(dataset)
+  network_refuse_pyspark(dataset)
   sc <- sparklyr::spark_connection(dataset)
   found <- pyspark_call(x$python$transform(network_frame(ring_pyspark(sc), dataset)))
   network_table(sc, found)

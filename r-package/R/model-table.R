@@ -4,7 +4,22 @@
 # Spark's tasks make predictions when they are needed (spark-carry.R). These models have a formula;
 # model-columns.R has functions of columns.
 
-is_table <- function(x) inherits(x, "tbl_spark")
+is_table <- function(x) inherits(x, "tbl_spark") || pyspark_is_table(x)
+
+# The names of the columns of a Spark table.
+table_names <- function(tbl) {
+  frame <- pyspark_frame(tbl)
+  if (!is.null(frame)) return(names(pyspark_types(frame)))
+  names(sparklyr::sdf_schema(sparklyr::spark_dataframe(tbl)))
+}
+
+# A Spark table of some columns.
+table_select <- function(tbl, columns) {
+  exprs <- as.list(batches_name(columns))
+  frame <- pyspark_frame(tbl)
+  if (!is.null(frame)) return(frame$selectExpr(exprs))
+  sparklyr::sdf_register(sparklyr::invoke(sparklyr::spark_dataframe(tbl), "selectExpr", exprs))
+}
 
 table_chunked <- c("ring_glm", "ring_lm") # take their rows in chunks: see model-chunks.R
 
@@ -19,7 +34,7 @@ table_fit <- function(name, call, env, method = NULL, with = list()) {
   if (!is.null(call$data)) {
     check_stop("pass a Spark table in place of `comm`, or rows as `data`, and not both")
   }
-  columns <- names(sparklyr::sdf_schema(sparklyr::spark_dataframe(tbl)))
+  columns <- table_names(tbl)
   parts <- table_arguments(call, env, columns, lapply(with$scope, str2lang))
   odd <- setdiff(names(parts$model), names(formals(name)))
   if (length(odd) > 0L) check_stop("there is no argument `", odd[[1L]], "`")
@@ -88,7 +103,7 @@ table_predict <- function(object, tbl, ...) {
 
 # The same for augment(), which adds residuals of a response that is a number, too.
 table_augment <- function(object, tbl, ...) {
-  driver_check_table(tbl)
+  table_check_predicts(tbl)
   context <- list(arguments = list(...), prefix = if (inherits(object, "ring_prcomp")) ".fitted")
   response <- if (inherits(object, "ring_lm") && length(object$formula) == 3L) object$formula[[2L]]
   if (table_is_number(response, object, tbl)) context$response <- response
@@ -98,8 +113,8 @@ table_augment <- function(object, tbl, ...) {
 # `context` has what table_predicted() needs besides the model: the arguments of predict(), the
 # prefix of names, and the expression of the response for residuals.
 table_added <- function(object, tbl, context) {
-  driver_check_table(tbl)
-  columns <- names(sparklyr::sdf_schema(sparklyr::spark_dataframe(tbl)))
+  table_check_predicts(tbl)
+  columns <- table_names(tbl)
   table_check_arguments(context$arguments)
   added <- table_columns(object, context)
   table_check_added(names(added), columns)
@@ -107,6 +122,12 @@ table_added <- function(object, tbl, context) {
   object$session <- NULL
   context <- c(list(model = object, names = names(added)), context)
   carry_table(tbl, needed, added, table_predicted, context)
+}
+
+table_check_predicts <- function(tbl) {
+  driver_check_table(tbl)
+  driver_refuse_pyspark(tbl, "a lazy prediction",
+                        "call predict() in a function of ring_apply(collect = FALSE)")
 }
 
 # Refuses a column that would be twice in the table. Spark does not distinguish upper case.

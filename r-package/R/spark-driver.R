@@ -16,7 +16,7 @@
 #' task slots before they start anything. They give the ranks a token of their own, through the
 #' `context` of `sparklyr::spark_apply()`, so that no other process can join.
 #'
-#' On an executor, `.f` runs in a forked child of the R process that sparklyr has started. The
+#' On an executor, `.f` runs in a forked child of the R process that Spark's task has started. The
 #' parent supervises the child: it copies the output of `.f` to the executor's log, and it ends the
 #' child when another rank has failed.
 #'
@@ -25,13 +25,13 @@
 #' line. With [ring_progress()] there is a progress bar. The processes end when this process ends or
 #' is interrupted.
 #'
-#' @param .x A Spark table of a sparklyr connection, without groups. Its columns are numbers,
+#' @param .x A Spark table of a sparklyr connection, without groups, or a DataFrame of PySpark. Its columns are numbers,
 #'   logicals, strings, dates, timestamps, binary, vectors of MLlib, or arrays of these. They become
 #'   the vectors that `dplyr::collect()` makes of them: integers of 64 bits and decimals become
 #'   doubles, a binary or array column becomes a list of vectors, an array of strings a list of
 #'   strings, and a null `NA`, also in a list. Unlike there, the fractions of seconds are right.
-#' @param .sc A connection, from `sparklyr::spark_connect()`. With a negative `num_proc` it is
-#'   ignored, and may be `NULL`.
+#' @param .sc A connection, from `sparklyr::spark_connect()`, or a session of PySpark. With a
+#'   negative `num_proc` it is ignored, and may be `NULL`.
 #' @param .f A function or a formula. `ring_apply()` calls `.f(df, comm, ...)`, where `df` is a data
 #'   frame of the rows of the rank (a tibble, if tibble is installed), unless `rows` says otherwise.
 #'   `ring_run()` calls `.f(comm, ...)`. In a formula, as in `sparklyr::spark_apply()`, `.x` is the
@@ -56,7 +56,8 @@
 #'   character vector of names, the path of a bundle, or `TRUE` for all packages that are installed
 #'   here. `FALSE`: none, as the executors have sparkring and the packages that `.f` needs. `NULL`:
 #'   the value of `sparklyr.apply.packages` in the configuration of the connection, else `TRUE`;
-#'   with a local master `FALSE`.
+#'   with a local master `FALSE`. On PySpark the executors have the packages, and others than
+#'   `NULL` and `FALSE` are an error.
 #' @param seed A seed for the random numbers of the ranks, one whole number. Rank `r` gets the
 #'   stream that is `r` calls of [parallel::nextRNGStream()] after that of [set.seed()]
 #'   (L'Ecuyer-CMRG). The numbers are the same in each run and each attempt. The generator of this
@@ -90,7 +91,7 @@
 #'   integers may be doubles and `NA` is of any type. Names differ by more than upper case.
 #' @param options A list of further arguments of [ring_init()], such as
 #'   `list(call_timeout = 3600, encryption = TRUE)`. The range `ports` must be large enough for two
-#'   rings, because the tasks of the ranks have a ring of their own.
+#'   rings, because the tasks of the ranks have a ring of their own, and on PySpark for four.
 #' @param timeline A directory, in which each rank writes its timeline on its host, see
 #'   [ring_timeline_start()]. Where this process sees the files of all ranks, as in a directory that
 #'   the hosts share, it merges them into `timeline.json` there, also after a failure. `NULL`: none.
@@ -101,6 +102,15 @@
 #'   Else a list with the values of `.f` in rank order, of any type that [serialize()] supports. The
 #'   values of all ranks are collected: if they are equal, return the value from one rank only. With
 #'   `collect = FALSE` a Spark table (`tbl_spark`) with the same columns and rows.
+#'
+#' @section PySpark and Spark Connect:
+#' `.sc` and `.x` may be a session and a DataFrame of PySpark in the Python of reticulate, classic or
+#' of Spark Connect, and so a connection and a table of pysparklyr. The driver's Python and that of
+#' Spark's workers need the package sparkring of Python, and the executors also R with this package.
+#' Each task of Spark starts `Rscript`. The output of the ranks is shown as it comes, with the rank
+#' before each line, if executors can reach this process. With
+#' `collect = FALSE` the result is a DataFrame of PySpark, or a table of pysparklyr; on Spark Connect
+#' it needs Spark 4. `results` may also be a URL, such as `hdfs://...`.
 #'
 #' @section GPUs:
 #' Request GPUs in the configuration of the connection, from `config <- sparklyr::spark_config()`:
@@ -212,6 +222,11 @@ ring_apply <- function(.x, .f, ..., columns = NULL, num_proc = NULL, packages = 
   job$rows <- driver_rows(rows)
   job$collect <- check_flag(collect, "collect")
   driver_check_table(.x)
+  frame <- pyspark_frame(.x)
+  if (!is.null(frame)) {
+    value <- pyspark_apply(frame, job, num_proc, columns, packages, results, max_restarts)
+    return(pyspark_like(value, .x))
+  }
   sc <- sparklyr::spark_connection(.x)
   sync_connection(sc)
   sdf <- sparklyr::spark_dataframe(.x)
@@ -246,11 +261,14 @@ ring_run <- function(.sc, .f, ..., columns = NULL, num_proc = NULL, packages = N
   job$progress <- check_flag(progress, "progress")
   job$collect <- TRUE
   if (isTRUE(job$local)) return(local_attempts(job, columns, max_restarts))
-  driver_refuse_connect(inherits(.sc, "pyspark_connection"), sys.call())
+  session <- pyspark_session(.sc)
+  if (!is.null(session)) {
+    return(pyspark_run(session, job, NULL, num_proc, columns, packages, results, max_restarts))
+  }
   driver_need_sparklyr()
   if (!inherits(.sc, "spark_connection")) {
-    check_stop("`.sc` must be a connection, from sparklyr::spark_connect(), not ", describe(.sc),
-               "; without Spark, pass a negative `num_proc`")
+    check_stop("`.sc` must be a connection, from sparklyr::spark_connect(), or a session of ",
+               "PySpark, not ", describe(.sc), "; without Spark, pass a negative `num_proc`")
   }
   sync_connection(.sc)
   make_table <- function(size) {
@@ -375,7 +393,7 @@ driver_check_options <- function(options, call) {
 }
 
 driver_check_table <- function(x, name = ".x") {
-  driver_refuse_connect(inherits(x, "tbl_pyspark"), sys.call(-1))
+  if (pyspark_is_table(x)) return()
   driver_need_sparklyr()
   if (!inherits(x, "tbl_spark")) {
     check_stop("`", name, "` must be a Spark table, such as from sparklyr::copy_to(), not ",
@@ -384,15 +402,11 @@ driver_check_table <- function(x, name = ".x") {
   driver_check_groups(dplyr::group_vars(x), sys.call(-1))
 }
 
-# pysparklyr calls a closure once for each batch, and hands it the rows alone: neither the addresses
-# of the tasks nor the partition number, without which a rank knows no other.
-driver_refuse_connect <- function(connect, call) {
-  if (!connect) return()
-  ring_stop("UNSUPPORTED", call = call, paste(
-    "pysparklyr (Spark Connect, Databricks Connect) does not hand the barrier of a stage to R:",
-    "connect by sparklyr::spark_connect() to a master, or use sparkring.spark.run() of Python,",
-    "which runs on Spark Connect"
-  ))
+# Refuses a table of PySpark, which `what` does not take, with what to do.
+driver_refuse_pyspark <- function(x, what, remedy) {
+  if (is.null(pyspark_frame(x))) return()
+  ring_stop("UNSUPPORTED", call = sys.call(-1),
+            paste0(what, " takes a table of sparklyr, and not of PySpark: ", remedy))
 }
 
 driver_check_groups <- function(groups, call) {

@@ -58,8 +58,8 @@ ring_pyspark <- function(sc) {
   session
 }
 
-# Evaluates code that calls Python. An error of sparkring in Python is the same error in R. PySpark
-# refuses the value of a Param by a TypeError.
+# Evaluates code that calls Python. An error of sparkring in Python is the same error in R, and
+# KeyboardInterrupt an interrupt. PySpark refuses the value of a Param by a TypeError.
 pyspark_call <- function(code) {
   tryCatch(code, error = function(error) {
     text <- sub("\n*(See|Run) `reticulate::py_last_error\\(\\)`.*", "", conditionMessage(error))
@@ -68,20 +68,29 @@ pyspark_call <- function(code) {
       Invalid = "INVALID", Type = "INVALID", Unsupported = "UNSUPPORTED", Timeout = "TIMEOUT",
       PeerLost = "PEER_LOST", Mismatch = "MISMATCH", Aborted = "ABORTED"
     )
+    if (startsWith(name, "KeyboardInterrupt")) pyspark_interrupt()
     if (!name %in% names(kinds)) stop(error)
     ring_stop(kinds[[name]], sub("^[A-Za-z.]+Error: ", "", trimws(text)), call = NULL)
   })
 }
 
-pyspark_module <- function() {
+pyspark_interrupt <- function() {
+  signalCondition(structure(list(message = ""), class = c("interrupt", "condition")))
+  invokeRestart("abort")
+}
+
+pyspark_module <- function() pyspark_import("sparkring.spark._gateway", "ring_pyspark()")
+
+# A module of Python's package sparkring, for the function `purpose`.
+pyspark_import <- function(module, purpose) {
   if (!requireNamespace("reticulate", quietly = TRUE)) {
     ring_stop("UNSUPPORTED", call = NULL, paste(
       "PySpark runs in R by the package reticulate, which is not installed:",
       "install.packages(\"reticulate\")"
     ))
   }
-  tryCatch(reticulate::import("sparkring.spark._gateway"), error = function(error) {
-    python_missing(error, "ring_pyspark() needs Python's package sparkring", "sparkring")
+  tryCatch(reticulate::import(module), error = function(error) {
+    python_missing(error, paste(purpose, "needs Python's package sparkring"), "sparkring")
   })
 }
 

@@ -18,7 +18,7 @@ task_run <- function(df, job, barrier) {
     job$folder <- folder_create()
     on.exit(folder_remove(job$folder))
   }
-  printed <- task_reader(state, isTRUE(job$local))
+  printed <- task_reader(state, job)
   child <- tryCatch({
     file <- task_file(df, job)
     child_start(function() task_child(file, job, barrier))
@@ -39,7 +39,7 @@ task_run <- function(df, job, barrier) {
   if (is.null(state$rank_result)) state$rank_result <- task_unfinished(state)
   if (state$sends) state$rank_result <- results_send(state, job, length(barrier$address))
   state$rank_result$log <- printed$last()
-  task_log(state$rank_result$failure, isTRUE(job$local))
+  task_log(state$rank_result$failure, isTRUE(job$local) || !is.null(job$reports))
   state$rank_result
 }
 
@@ -50,13 +50,18 @@ task_file <- function(df, job) {
 }
 
 # Makes a reader of the output of the rank, which writes the lines to the output of this process.
-# Without Spark it writes a report of progress for the process that has started this one. On Spark
-# it prints reports as lines for the log, every few seconds.
-task_reader <- function(state, local) {
+# Without Spark it writes a report of progress for the process that has started this one, and on
+# PySpark to the pipe `reports`. On sparklyr it prints reports as lines for the log, every few
+# seconds.
+task_reader <- function(state, job) {
   print <- function(lines) {
     .Call(C_stdio_write, 2L, charToRaw(paste0(lines, "\n", collapse = "")), TRUE)
   }
-  write_report <- if (local) {
+  write_report <- if (!is.null(job$reports)) {
+    function(report) {
+      .Call(C_stdio_write, job$reports, charToRaw(paste0(progress_write(report), "\n")), TRUE)
+    }
+  } else if (isTRUE(job$local)) {
     function(report) print(paste0(lines_mark, progress_write(report)))
   } else {
     progress_printer(print)
@@ -67,9 +72,9 @@ task_reader <- function(state, local) {
   })
 }
 
-# Writes the failure to the log. Without Spark the caller shows the error on the same machine.
-task_log <- function(failure, local) {
-  if (is.null(failure) || local) return()
+# Writes the failure to the log, unless the driver shows the output of the ranks besides the error.
+task_log <- function(failure, shown) {
+  if (is.null(failure) || shown) return()
   cat("sparkring: this rank ", failure$what, ": ", failure$message, "\n", failure$traceback, "\n",
       sep = "", file = stderr())
 }

@@ -95,13 +95,17 @@ class OnSpark:
         fields = session.createDataFrame([], schema).schema
         self.table = stage.result_of(fields, session.conf.get(dataframes.ZONE))
 
-    def run(self, num_proc: int | None, max_restarts: int) -> Any:
-        """Run the attempts. Return the values of the ranks, or their DataFrame."""
+    def prepare(self, num_proc: int | None) -> None:
+        """Check the settings of Spark, and find the number of ranks of a DataFrame."""
         slot_check.check_settings(self.spark, self.resources)
         self.size = num_proc
         if self.frame is not None:
             self.source = dataframes.PartedDataFrame(self.spark, self.frame, self.kind, num_proc)
             self.size = self.source.size
+
+    def run(self, num_proc: int | None, max_restarts: int) -> Any:
+        """Run the attempts. Return the values of the ranks, or their DataFrame."""
+        self.prepare(num_proc)
         values = attempts(self.launch, max_restarts, self.display)
         if self.table is None or self.size is None:
             return values

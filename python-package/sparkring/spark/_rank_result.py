@@ -51,6 +51,8 @@ class RankError(RuntimeError):
         The traceback of the rank; empty for a rank that was killed.
     log : list of str
         The last lines of the rank's output.
+    what : str
+        How the rank failed, in words that follow the name of the rank.
 
     The ``__cause__`` is a `SparkError` where Spark reported the failure.
     """
@@ -62,6 +64,7 @@ class RankError(RuntimeError):
     attempt: int = 0
     remote_traceback: str = ""
     log: list[str] = []  # noqa: RUF012 (of the instance, when there are lines)
+    what: str = ""
 
 
 class SparkError(RuntimeError):
@@ -183,7 +186,7 @@ def rank_error(
         text += "\n\nThe last lines of its log:\n" + "\n".join(f"  {line}" for line in lines)
     error = RankError(text)
     error.rank, error.host, error.attempt = rank, host, attempt
-    error.remote_traceback, error.log = remote_traceback, lines
+    error.remote_traceback, error.log, error.what = remote_traceback, lines, what
     return error
 
 

@@ -27,15 +27,4 @@ spark_connection <- function(master, envir = parent.frame()) {
   do.call(on.exit, list(end, add = TRUE), envir = envir)
   sc
 }
-
-# A table that Spark makes itself.
-spark_table <- function(sc, sql) {
-  sparklyr::sdf_register(sparklyr::invoke(sparklyr::spark_session(sc), "sql", sql))
-}
-
-# A function as a script would make it.
-of_script <- function(f) {
-  environment(f) <- globalenv()
-  f
-}
 # nolint end

@@ -27,12 +27,16 @@ test_that("arguments are checked before anything starts", {
   invalid(ring_run(1, function(comm) 1), "`.sc` must be a connection")
 })
 
-test_that("Spark Connect is refused, with the reason", {
-  refused <- function(expression) {
-    expect_error(expression, "does not hand the barrier", class = "ring_error_unsupported")
-  }
-  refused(ring_apply(structure(list(), class = "tbl_pyspark"), function(df, comm) 1))
-  refused(ring_run(structure(list(), class = "pyspark_connection"), function(comm) 1))
+test_that("objects of PySpark and pysparklyr are found", {
+  session <- structure(list(), class = "pyspark.sql.connect.session.SparkSession")
+  connection <- structure(list(state = list(spark_context = session)), class = "pyspark_connection")
+  expect_identical(pyspark_session(session), session)
+  expect_identical(pyspark_session(connection), session)
+  expect_null(pyspark_session(1))
+  frame <- structure(list(), class = "pyspark.sql.dataframe.DataFrame")
+  expect_identical(pyspark_frame(frame), frame)
+  expect_null(pyspark_frame(mtcars))
+  expect_true(is_table(frame))
 })
 
 test_that("a function that does not take its arguments is an error", {

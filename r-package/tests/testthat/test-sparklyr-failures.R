@@ -3,24 +3,6 @@
 # Failures, interrupts and restarts of ring_apply() and ring_run().
 
 # nolint start: object_usage_linter. testthat provides these functions.
-expect_failure <- function(sc) {
-  error <- tryCatch(
-    ring_run(sc, of_script(function(comm, culprit) {
-      ring_barrier(comm)
-      message("I am rank ", ring_rank(comm))
-      if (ring_rank(comm) == culprit) stop("rank one has had enough")
-      while (ring_rank(comm) > culprit) sqrt(2) # until it is ended
-      ring_allreduce(comm, 1)
-    }), culprit = 1, num_proc = 3),
-    ring_error_remote = identity
-  )
-  expect_s3_class(error, "ring_error_remote")
-  expect_identical(error$rank, 1L)
-  expect_match(conditionMessage(error), "^rank 1 on .* failed: rank one has had enough")
-  expect_match(error$traceback, "f(comm, culprit = args[[1L]])", fixed = TRUE)
-  expect_identical(error$log, "I am rank 1")
-}
-
 # Ctrl-C at the driver: no rank goes on, and there is room for others at once.
 expect_interrupt <- function(sc) {
   file <- tempfile("pids")
@@ -77,26 +59,6 @@ expect_lost <- function(sc) {
   ))
 }
 
-# A rank is killed, the next time another fails, and the third time all goes well; each time all
-# know what was before.
-expect_restarts <- function(sc) {
-  path <- tempfile("checkpoint")
-  on.exit(unlink(path, recursive = TRUE))
-  expect_message(expect_message(
-    attempts <- ring_run(sc, of_script(function(comm, path) {
-      attempt <- ring_attempt(comm)
-      checkpoint <- ring_checkpoint(comm, path)
-      before <- ring_restore(checkpoint, default = integer())
-      ring_save(checkpoint, c(before, attempt))
-      ring_barrier(comm)
-      if (attempt == 0 && ring_rank(comm) == 1) tools::pskill(Sys.getpid(), 9)
-      if (attempt == 1 && ring_rank(comm) == 0) stop("again")
-      list(ring_allreduce(comm, attempt), before)
-    }), path = path, num_proc = 2, max_restarts = 2),
-    "rank 1 on .* was lost: .*; launching all ranks again \\(1 of 2 times\\)"
-  ), "rank 0 on .* failed: again \\(attempt 1\\); launching all ranks again \\(2 of 2 times\\)")
-  expect_identical(attempts, rep(list(list(4L, 0:1)), 2))
-}
 # nolint end
 
 test_that("ring_apply() and ring_run() end, and leave nothing, after a failure", {
