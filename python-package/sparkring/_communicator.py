@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, final, overload
 
-from sparkring import _messages, _reducer, _run_state, frameworks
+from sparkring import _messages, _opening, _reducer, _run_state, frameworks
 from sparkring._calls.groups import Groups
 from sparkring._calls.locations import Locations
 from sparkring._calls.objects import Objects
@@ -110,6 +110,7 @@ class Communicator(Locations, ReduceScatters, Groups, Objects, Resources, Timeli
 
     __slots__ = ()
 
+    grow = _opening.grow
     messages = _messages.messages
     reducer = _reducer.reducer
     device = _device.device
@@ -235,7 +236,9 @@ class Communicator(Locations, ReduceScatters, Groups, Objects, Resources, Timeli
         ... except (PeerLostError, TimeoutError, AbortedError):  # a rank was lost
         ...     comm = comm.shrink()
         """
-        return self._shrink(timeout)  # type: ignore[no-any-return]
+        shrunk: Communicator = self._shrink(timeout)
+        _opening.follow(self, shrunk)
+        return shrunk
 
     def close(self, timeout: float | None = None) -> None:
         """Wait until every rank has called `close`, and end all links.

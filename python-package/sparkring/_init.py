@@ -1,41 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open the communicator of this process.
-
-A process has one communicator at a time: ranks that used two communicators in different orders
-would wait for each other for ever. Spark reuses its Python workers. So `init` in a Spark task
-aborts a communicator that an earlier task has left open.
-"""
+"""The arguments of a communicator, and their defaults."""
 
 from __future__ import annotations
 
 import atexit
 import os
-import threading
-import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
 
 from sparkring import _barrier_task as barrier_task
 from sparkring import _core
+from sparkring import _opening as opening
 from sparkring import _options as options
 from sparkring import _run_state as run_state
 from sparkring import _spark_encryption as spark_encryption
 from sparkring._communicator import Communicator
-from sparkring._core import BusyError, InvalidError
+from sparkring._core import InvalidError
 
 Exchange = Callable[[str], Sequence[str]]
 
-
-class _Opened(NamedTuple):
-    """The last communicator of a process, and the Spark task attempt that has opened it."""
-
-    communicator: weakref.ref[Communicator]
-    process: int
-    attempt: int | None
-
-
-_last: _Opened | None = None
-_opening = threading.Lock()
 atexit.register(_core.end)
 
 
@@ -210,11 +192,11 @@ def init(
             )
         if (of_run := run_state.open_communicator()) is not None:
             return of_run
-        task = barrier_task.find(options.check_seconds("timeout", timeout) or 300.0)
+        task = barrier_task.find(options.check_seconds("timeout", timeout) or opening.TIMEOUT)
         if task is not None:
             rank, addresses, attempt, encrypts, exchange = task
     as_spark = encryption is None and spark_encryption.by_default(encrypts)
-    checked = (
+    checked = opening.Opening(
         options.check_rank(rank),
         options.check_count("size", size),
         options.check_addresses(addresses),
@@ -234,22 +216,12 @@ def init(
         None if backend is None else options.check_text("backend", backend),
     )
     if as_spark and rank is not None and exchange is None:
-        spark_encryption.check_token(checked[4], checked[1] or len(checked[2] or ()))
+        spark_encryption.check_token(checked.token, checked.size or len(checked.addresses or ()))
     if timeline is None:
         timeline = os.environ.get("SPARKRING_TIMELINE", "")
-    communicator = _open(checked, attempt)
+    communicator = opening.open_first(Communicator, checked, attempt)
     if os.fspath(timeline):
         _record(communicator, timeline)
-    return communicator
-
-
-def current() -> Communicator | None:
-    """Return the open communicator of this process, unless another Spark task has opened it."""
-    if _last is None or _last.process != os.getpid():
-        return None
-    communicator = _last.communicator()
-    if communicator is None or not communicator.usable or _last.attempt != barrier_task.attempt():
-        return None
     return communicator
 
 
@@ -259,31 +231,3 @@ def _record(communicator: Communicator, timeline: str | os.PathLike[str]) -> Non
     except BaseException:
         communicator.abort("its timeline cannot be written")
         raise
-
-
-def _open(checked: tuple[Any, ...], attempt: int | None) -> Communicator:
-    global _last
-    if not _opening.acquire(blocking=False):
-        raise BusyError("another thread of this process is in sparkring.init()")
-    try:
-        _end_previous(attempt)
-        communicator = _core.open(Communicator, *checked)
-        _last = _Opened(weakref.ref(communicator), os.getpid(), attempt)
-        return communicator
-    finally:
-        _opening.release()
-
-
-def _end_previous(attempt: int | None) -> None:
-    """Refuse a second communicator, unless another Spark task has left the first one open."""
-    if _last is None or _last.process != os.getpid():
-        return
-    communicator = _last.communicator()
-    if communicator is None or not communicator.usable:
-        return
-    if attempt == _last.attempt:
-        raise InvalidError(
-            f"this process has an open communicator, {communicator!r}: use it, or close it"
-            " before the next init()"
-        )
-    communicator.abort("its Spark task ended without closing it")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State of the run that a communicator belongs to: the attempt, the reporter, the directory.
+"""State of the run that a communicator belongs to: attempt, reporter, directory, recovery.
 
 `sparkring.spark.run` sets the state before it calls the function. Elsewhere there is one attempt
 and no reporter, and relative paths are those of this process.
@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from sparkring._core import InvalidError
 
@@ -21,6 +21,24 @@ if TYPE_CHECKING:
 
 Reporter = Callable[[float, "float | None", "dict[str, Any]"], None]
 
+
+class Exchange(Protocol):
+    """The exchange of ranks that form their ring again. It works until it is closed."""
+
+    deadline: float  # of time.monotonic
+    closed: bool
+
+    def __call__(self, text: str, /) -> list[str]:
+        """Return the texts of all ranks, in rank order."""
+
+
+class Recovery(NamedTuple):
+    """How a run whose lost ranks are replaced forms its ring again."""
+
+    exchange: Exchange | None  # instead of that of the task; None where there is none
+    replaces: bool  # whether this process takes the place of a lost rank
+
+
 INTERVAL = 0.1  # seconds between two reports; earlier reports are dropped
 
 _attempt = 0
@@ -28,12 +46,15 @@ _reporter: Reporter | None = None
 _last = 0.0
 _directory: str | None = "."
 _communicator: Communicator | None = None
+_grown: Communicator | None = None
+_recovery: Recovery | None = None
 
 
 def begin(attempt: int, reporter: Reporter | None, directory: str | None = ".") -> None:
     """Set the run of this process, and its directory, if it has one."""
-    global _attempt, _reporter, _last, _directory, _communicator
-    _attempt, _reporter, _last, _directory, _communicator = attempt, reporter, 0.0, directory, None
+    global _attempt, _reporter, _last, _directory, _communicator, _grown, _recovery
+    _attempt, _reporter, _last, _directory = attempt, reporter, 0.0, directory
+    _communicator = _grown = _recovery = None
 
 
 def working_directory() -> Path | None:
@@ -61,6 +82,31 @@ def set_communicator(comm: Communicator) -> None:
 def open_communicator() -> Communicator | None:
     """Return the open communicator for the script of this run, if there is one."""
     return _communicator if _communicator is not None and _communicator.usable else None
+
+
+def set_grown(comm: Communicator) -> None:
+    """Keep the communicator that the ranks of a run have formed again, or shrunk to."""
+    global _communicator, _grown
+    if _reporter is not None:
+        _grown = comm
+    if _communicator is not None:
+        _communicator = comm
+
+
+def grown() -> Communicator | None:
+    """Return the communicator that the ranks of this run have formed again, if they have."""
+    return _grown
+
+
+def set_recovery(found: Recovery) -> None:
+    """Let the ranks of this run form their ring again."""
+    global _recovery
+    _recovery = found
+
+
+def recovery() -> Recovery | None:
+    """Return how the ring forms again; None where lost ranks are not replaced."""
+    return _recovery
 
 
 def attempt() -> int:

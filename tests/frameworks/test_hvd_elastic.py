@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import process_group
@@ -136,3 +137,62 @@ def test_restart_from_checkpoint(tmp_path: Path):
         train_with_checkpoint, args=(str(tmp_path),), num_proc=-2, max_restarts=1, verbose=0
     )
     assert results == [[(0, 0), (1, 1), (1, 2)]] * 2
+
+
+def train_where_ranks_die(comm, folder, deaths):
+    """Six epochs; a rank in `deaths` dies once, at the beginning of its epoch."""
+    import sparkring.torch as hvd
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    hvd.init()
+    model = torch.nn.Linear(4, 1)
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
+        named_parameters=model.named_parameters(),
+    )
+    state = hvd.elastic.TorchState(model, optimizer, epoch=0, seen=[])
+    resets = []
+    state.register_reset_callbacks([lambda: resets.append(state.epoch)])
+
+    @hvd.elastic.run(checkpoint=folder)
+    def train(state):
+        for state.epoch in range(state.epoch, 6):  # noqa: B020
+            if state.epoch == deaths.get(comm.rank) and not (died := Path(folder, "died")).exists():
+                died.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            rows = torch.Generator().manual_seed(100 * state.epoch + comm.rank)
+            x = torch.randn(16, 4, generator=rows)
+            optimizer.zero_grad()
+            (model(x) - x.sum(1, keepdim=True)).pow(2).mean().backward()
+            optimizer.step()
+            state.seen.append(state.epoch)
+            state.epoch += 1
+            state.commit()
+        return [weights.detach().numpy().tobytes() for weights in model.parameters()]
+
+    weights = train(state)
+    hvd.shutdown()
+    return weights, state.seen, resets, comm.attempt
+
+
+def test_a_lost_rank_is_replaced(tmp_path: Path):
+    """Rank 0 dies: the others go back to their last commit in memory, and it gets theirs."""
+    from sparkring.spark import run as run_ranks
+
+    results = [
+        run_ranks(
+            train_where_ranks_die,
+            args=(str(tmp_path / name), deaths),
+            num_proc=-2,
+            max_restarts=1,
+            recovery="replace",
+            verbose=0,
+        )
+        for name, deaths in (("well", {}), ("lost", {0: 3}))
+    ]
+    (well, _, _, _), *_ = results[0]
+    assert [resets for _, _, resets, _ in results[1]] == [[], [3]]
+    for weights, seen, _, attempt in results[1]:
+        assert (weights, seen, attempt) == (well, list(range(6)), 0)

@@ -132,7 +132,8 @@ USES = {
     "every method": """
 names = [name for name in dir(comm) if not name.startswith("_")]
 arguments = {
-    "broadcast": (X,), "barrier": (), "barrier_start": (), "close": (), "split": (0,), "shrink": (),
+    "broadcast": (X,), "barrier": (), "barrier_start": (), "close": (), "split": (0,),
+    "grow": (), "shrink": (),
     "send": (X, 1), "recv": (X, 1),
     "send_object": (X, 1), "recv_object": (1,), "scatterv": (X, [1, 2]), "alltoallv": (X, [1, 2]),
     "scatterv_start": (X, [1, 2]), "alltoallv_start": (X, [1, 2]), "recv_object": (1,),
@@ -148,7 +149,7 @@ arguments = {
 local = {"abort", "counters", "link", "explain", "empty", "port_release", "progress"}
 local.add("stop_timeline")
 calls = [name for name in names if callable(getattr(comm, name)) and name not in local]
-assert len(calls) == 72, len(calls)
+assert len(calls) == 73, len(calls)
 for name in calls:
     whole = name.replace("_start", "") in ("reduce_scatter", "scatter", "alltoall")
     given = np.ones(2) if whole else X

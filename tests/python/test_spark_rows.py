@@ -29,7 +29,7 @@ def carry(batches, work):
         feed.open()
         return work(feed.read())
 
-    ended = child.call(in_child, feed.start)
+    ended = child.call(in_child, lambda _: feed.start())
     feed.close()
     assert not feed.thread.is_alive()
     return ended
@@ -106,7 +106,7 @@ def test_an_error_of_spark_reaches_both(good):
         read(feed.read())
         return "explained"
 
-    seen.append(child.call(in_child, feed.start))
+    seen.append(child.call(in_child, lambda _: feed.start()))
     feed.close()
     assert seen == ["explained"]
     assert repr(feed.error) == "ArithmeticError('no such row')"

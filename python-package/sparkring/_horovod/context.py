@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import sparkring
-from sparkring import _init
+from sparkring import _opening, _run_state
 from sparkring._communicator import Communicator
 from sparkring._core import RingError
 from sparkring._horovod.arguments import check_type
@@ -30,10 +30,8 @@ from sparkring._horovod.settings import Settings
 class _Context:
     """The open communicator and what was made from it."""
 
-    def __init__(
-        self, comm: Communicator, owns: bool, settings: Settings, options: dict[str, Any]
-    ) -> None:
-        self.comm, self.owns, self.settings, self.options = comm, owns, settings, options
+    def __init__(self, comm: Communicator, owns: bool, settings: Settings) -> None:
+        self.comm, self.owns, self.settings = comm, owns, settings
         everyone = list(range(comm.size))
         with internal_errors():
             table = comm.allgather(np.array([comm.local_rank, comm.local_size]))
@@ -111,14 +109,14 @@ def init(
                 " a part of the ranks, Communicator.split makes it"
             )
         settings = Settings.read()
-        opened = comm if comm is not None else _init.current()
+        opened = comm if comm is not None else _opening.current()
         owns = opened is None
         if opened is None:
             if settings.warn_after is not None:
                 options.setdefault("warn_after", settings.warn_after)
             with internal_errors():
                 opened = sparkring.init(**options)
-        _context = _Context(opened, owns, settings, options)
+        _context = _Context(opened, owns, settings)
         if process_sets is not None and not isinstance(process_sets, str):
             for each in process_sets:
                 _add(each)
@@ -184,33 +182,38 @@ def abandon(reason: str) -> None:
 def begin_anew(error: Exception) -> None:
     """Make new reducers after a failed operation, without what was in flight. Collective.
 
-    `init` opens a new communicator if the old one has failed, too, and was opened by `init`.
-    Process sets are added again, in the same order.
+    Where the communicator has failed, too, all ranks form it again (`Communicator.grow`). Process
+    sets are added again, in the same order. After an error the call can be repeated.
 
     Raises
     ------
     Exception
-        ``error``, when the communicator of the caller has failed: only the caller can open another.
+        ``error``, when the communicator has failed and the caller's run does not replace ranks:
+        only the caller can open another.
+    HorovodInternalError
+        When ranks are missing or fail.
     """
     global _context
     with _changing:
         now = context()
-        if not now.comm.usable and not now.owns:
+        if not now.comm.usable and not now.owns and _run_state.recovery() is None:
             raise error
-        sets, usable = now.sets, now.comm.usable
-        for each in [*sets, global_process_set]:
+        for each in [*now.sets, global_process_set]:
             if each._group is not None:
                 each._group.reducer.abort(str(error))
             each.close()
         forget()
-        _context = None
-        if usable:
-            _context = _Context(now.comm, now.owns, now.settings, now.options)
-        else:
-            now.comm.abort(str(error))
-            init(**now.options)
-        for each in sets:
-            _add(each)
+        with internal_errors():
+            if not now.comm.usable:
+                now.comm = now.comm.grow()
+        anew = _Context(now.comm, now.owns, now.settings)
+        _context = anew
+        try:
+            for each in now.sets:
+                _add(each)
+        except HorovodInternalError:
+            _context = now
+            raise
 
 
 def _end_with_process() -> None:

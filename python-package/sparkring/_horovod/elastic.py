@@ -2,9 +2,11 @@
 """Training that goes on after a failure.
 
 The number of ranks does not change during a run. An operation that has failed on all ranks, such as
-a stalled one, leaves all processes alive: states go back to the last commit, in memory. A rank that
-has died ends the job: `sparkring.spark.run` with ``max_restarts``, Spark or the user's scheduler
-launches all ranks again, and `run` restores the last commit from its checkpoint.
+a stalled one, leaves all processes alive: states go back to the last commit, in memory. So do those
+of the other ranks when a rank has died and `sparkring.spark.run` replaces it
+(``recovery="replace"``): the new process gets the state of a rank that lives. Elsewhere a rank that
+has died ends the job: ``max_restarts``, Spark or the user's scheduler launches all ranks again, and
+`run` restores the last commit from its checkpoint.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from sparkring._horovod import context
-from sparkring._horovod.errors import HorovodInternalError
+from sparkring._horovod.errors import HorovodInternalError, internal_errors
 from sparkring._horovod.objects import broadcast_object
 
 _MOST_FAILURES = 3  # without a commit between them
@@ -38,6 +42,8 @@ class State:
         self._callbacks: list[Callable[[], None]] = []
         self._checkpoint: Any = None
         self._failures = 0
+        self._commits = -1  # -1: before the first sync()
+        self._root = 0  # the rank whose state all get
 
     def register_reset_callbacks(self, callbacks: list[Callable[[], None]]) -> None:
         """Have functions called after a failure, before training goes on.
@@ -53,6 +59,7 @@ class State:
         """Save the state, in memory and in the checkpoint of `run`."""
         self.save()
         self._failures = 0
+        self._commits += 1
         if self._checkpoint is not None:
             self._checkpoint.save(self.dump())
 
@@ -77,7 +84,7 @@ class State:
         raise NotImplementedError
 
     def sync(self) -> None:
-        """Give all ranks the state of rank 0, and save it."""
+        """Give all ranks the state of rank 0, or of one that lives if a rank was replaced."""
         raise NotImplementedError
 
     def dump(self) -> Any:
@@ -134,9 +141,9 @@ class ObjectState(State):
         self._go_back()
 
     def sync(self) -> None:
-        """Give all ranks the last copy of rank 0."""
+        """Give all ranks the last copy of rank 0, or of one that lives if a rank was replaced."""
         if self._names:
-            self._saved = broadcast_object(self._saved, 0, "elastic")
+            self._saved = broadcast_object(self._saved, self._root, "elastic")
             self._go_back()
 
     def dump(self) -> Any:
@@ -166,10 +173,14 @@ def run(
 ) -> Any:
     """Make a function of a state go on after failures; a decorator.
 
-    Before the call, all ranks get the state of rank 0. After a `HorovodInternalError` of an
-    operation, all ranks go back to the last commit and call the function again. After three
-    failures without a commit between them, the error is raised. It is raised at once where the
-    communicator has failed and `init` has not opened it, as in `sparkring.spark.run`.
+    Before the call, all ranks get the state of rank 0, or of the rank with the most commits if a
+    rank was replaced. After a `HorovodInternalError` of an operation, all ranks go back to the last
+    commit and call the function again. After three failures without a commit between them, the
+    error is raised. It is raised at once where the communicator has failed and `init` has not
+    opened it, as in `sparkring.spark.run` without ``recovery="replace"``.
+
+    A process that takes the place of a lost rank runs the script from its beginning. So the script
+    calls no operation between `init` and this function, but `add_process_set`.
 
     Parameters
     ----------
@@ -205,27 +216,41 @@ def run(
 
     @functools.wraps(function)
     def going_on(state: State, *args: Any, **kwargs: Any) -> Any:
-        if checkpoint is not None:
-            _restore(state, checkpoint)
+        failed: HorovodInternalError | None = None
         while True:
             try:
-                state.sync()
+                if failed:
+                    context.begin_anew(failed)
+                    state.on_reset()
+                _share(state, checkpoint)
                 return function(state, *args, **kwargs)
             except HorovodInternalError as error:
                 state._failures += 1
-                if state._failures >= _MOST_FAILURES:
+                if state._failures >= _MOST_FAILURES or error is failed:
                     raise
                 state.restore()
-                context.begin_anew(error)
-                state.on_reset()
+                failed = error
 
     return going_on
 
 
-def _restore(state: State, path: str | os.PathLike[str]) -> None:
+def _share(state: State, checkpoint: str | os.PathLike[str] | None) -> None:
+    """Give all ranks the state of the first rank with the most commits. Collective."""
+    comm = context.context().comm
+    with internal_errors():
+        commits = comm.allgather(np.array(state._commits))
+    if checkpoint is not None:
+        _open_checkpoint(state, checkpoint, restores=commits.max() < 0)
+    state._root = int(commits.argmax())
+    state._commits = max(0, int(commits.max()))
+    state.sync()
+
+
+def _open_checkpoint(state: State, path: str | os.PathLike[str], restores: bool) -> None:
     from sparkring.spark import Checkpoint
 
     state._checkpoint = Checkpoint(context.context().comm, path)
-    saved = state._checkpoint.restore()
+    with internal_errors():
+        saved = state._checkpoint.restore() if restores else None
     if saved is not None:
         state.load(saved)

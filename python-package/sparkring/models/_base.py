@@ -18,7 +18,8 @@ import numpy as np
 from sparkring._arguments import check_communicator
 from sparkring._communicator import Communicator
 from sparkring._core import InvalidError
-from sparkring._init import current, init
+from sparkring._init import init
+from sparkring._opening import current
 from sparkring.models import _spark as spark
 from sparkring.models import _storage as storage
 from sparkring.models._rows import Rows

@@ -74,9 +74,10 @@ class OnSpark:
         resources: Any,
         results: str | None,
         display: Display,
+        replacements: int | None = None,
     ) -> None:
         self.work, self.options, self.spark, self.resources = work, options, spark, resources
-        self.results, self.display = results, display
+        self.results, self.display, self.replacements = results, display, replacements
         self.size: int | None = None  # by default, all attempts have the size of the first
         self.table: Table | None = None
         self.frame: Any = None
@@ -155,6 +156,7 @@ class OnSpark:
                 rows=self.source.rows if self.source else None,
                 table=self.table,
                 size=size,
+                replacements=self.replacements,
             )
             rank_results = job.run(attempt)
             if not rank_results:  # Spark leaves out stages of tables that have no rows

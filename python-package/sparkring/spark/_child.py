@@ -24,11 +24,11 @@ from sparkring.spark._stdio_redirect import flush
 T = TypeVar("T")
 
 
-def call(work: Callable[[], T], meanwhile: Callable[[], None]) -> T | int:
+def call(work: Callable[[], T], meanwhile: Callable[[int], None]) -> T | int:
     """Call a function in a child process. Return its result, or the wait status without a result.
 
-    This process calls `meanwhile` at the same time. The result is in a file, because a pipe would
-    stay open in processes that the child leaves behind.
+    This process calls `meanwhile` with the number of the child. The result is in a file, because a
+    pipe would stay open in processes that the child leaves behind.
     """
     flush()
     with nameless_file("sparkring") as file:
@@ -36,7 +36,7 @@ def call(work: Callable[[], T], meanwhile: Callable[[], None]) -> T | int:
         process = os.fork()
         if process == 0:
             be_child(work, file, parent)
-        meanwhile()
+        meanwhile(process)
         _, status = os.waitpid(process, 0)
         file.seek(0)
         if status:

@@ -35,6 +35,7 @@ from sparkring.spark import _task_main as task_main
 from sparkring.spark._log_forwarder import KEPT
 from sparkring.spark._log_server import check_report
 from sparkring.spark._rank_result import RankResult, advise, rank_error
+from sparkring.spark._replacement import Replacement
 
 if TYPE_CHECKING:
     from sparkring import Communicator
@@ -222,7 +223,15 @@ def main(name: str) -> int:
     attempt = pickle.loads((directory / "attempt").read_bytes())
     files = FileBarrier(directory, number, size)
     try:
-        rank_result = task_main.play(attempt, number, files, LauncherPrinter())
+        work = functools.partial(
+            task_main.play, attempt, number, files, LauncherPrinter(), None, None
+        )
+        if attempt.replacements is None:
+            rank_result = work()
+        else:
+            rank_result = task_main.run_rank(
+                work, Replacement(), attempt.replacements, number, attempt
+            )
         files.wait_for_all(rank_result)
     except exit_barrier.RankFailed:
         return 1

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 
 class Options(TypedDict, total=False):
@@ -18,6 +18,7 @@ class Options(TypedDict, total=False):
     results: str | PathLike[str] | None
     timeout: float
     max_restarts: int
+    recovery: Literal["relaunch", "replace"]
     verbose: int
     encryption: bool | None
     job: str | None

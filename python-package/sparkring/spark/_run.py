@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from sparkring import _init as communicator
-from sparkring._core import InvalidError
+from sparkring._core import InvalidError, UnsupportedError
 from sparkring._trace import merge
 from sparkring.spark import _closure_codec as closure_codec
 from sparkring.spark import _dataframe as dataframes
@@ -162,6 +162,7 @@ def run(
     results: str | os.PathLike[str] | None = None,
     timeout: float = 300.0,
     max_restarts: int = 0,
+    recovery: str = "relaunch",
     verbose: int = 1,
     encryption: bool | None = None,
     **options: Any,
@@ -243,6 +244,14 @@ def run(
     max_restarts : int
         How often all ranks are launched again after a rank has failed. ``comm.attempt`` is the
         number of the launch. `Checkpoint` restores the state of an earlier launch.
+    recovery : str
+        What follows the end of a rank's process, as when it is killed or out of memory.
+        ``"relaunch"``: all ranks are launched again. ``"replace"``: the task of the rank starts a
+        new process, at most ``max_restarts`` times for each rank. The new process calls ``f`` from
+        its beginning. The other ranks keep their memory: their calls raise `PeerLostError`, and
+        `Communicator.grow` waits for the new process. `sparkring.torch.elastic.run` calls it. All
+        ranks are launched again nevertheless where a rank does not call it, where ``f`` raises an
+        exception, and where Spark loses a task, as with an executor.
     verbose : int
         1 shows the output of the ranks, line by line with the rank before it, and their progress
         (`Communicator.progress`). 2 also shows the steps of `run`. 0 shows nothing. In each case
@@ -301,6 +310,7 @@ def run(
     [499.5, 499.5, 499.5, 499.5]
     """
     check(num_proc, timeout, max_restarts, options)
+    check_recovery(recovery, frame)
     if frame is not None:
         dataframes.check(frame, rows, num_proc)
         spark = frame.sparkSession
@@ -310,6 +320,7 @@ def run(
     options = {**options, "timeout": timeout, "encryption": encryption}
     if options.get("timeline"):
         options["timeline"] = os.path.abspath(options["timeline"])
+    replacements = max_restarts if recovery == "replace" else None
     display = Display(verbose)
     try:
         if num_proc is not None and num_proc < 0:
@@ -321,14 +332,22 @@ def run(
             here = os.getcwd()
             return attempts(
                 lambda number: job.run(
-                    Attempt(work.here(), options, number, None, echo=False, directory=here)
+                    Attempt(
+                        work.here(),
+                        options,
+                        number,
+                        None,
+                        echo=False,
+                        directory=here,
+                        replacements=replacements,
+                    )
                 ),
                 max_restarts,
                 display,
             )
         found = find(spark)
         directory = directory_of(results, found.here)
-        run_on_spark = OnSpark(work, options, found, resources, directory, display)
+        run_on_spark = OnSpark(work, options, found, resources, directory, display, replacements)
         if frame is not None:
             run_on_spark.take(frame, rows, schema)
         return run_on_spark.run(num_proc, max_restarts)
@@ -368,6 +387,17 @@ def check(
         seconds("call_timeout", options["call_timeout"])
     if whole("max_restarts", max_restarts) < 0:
         raise InvalidError(f"max_restarts is {max_restarts}: it must be 0 or more")
+
+
+def check_recovery(recovery: str, frame: Any) -> None:
+    """Refuse a recovery that is none, and one that this run cannot have."""
+    if recovery not in ("relaunch", "replace"):
+        raise InvalidError(f"recovery is {recovery!r}: pass 'relaunch' or 'replace'")
+    if recovery == "replace" and frame is not None:
+        raise UnsupportedError(
+            "recovery='replace' cannot give a new process the rows that a lost one has read: read"
+            " the data in f, or pass recovery='relaunch'"
+        )
 
 
 def whole(name: str, value: Any) -> int:

@@ -33,14 +33,16 @@ from sparkring.spark import _arrow as arrow
 from sparkring.spark import _child as child
 from sparkring.spark import _closure_codec as closure_codec
 from sparkring.spark import _script as script
-from sparkring.spark._exit_barrier import ExitBarrier, RankFailed, RingBarrier
+from sparkring.spark._exit_barrier import LOST, ExitBarrier, RankFailed, RingBarrier
 from sparkring.spark._rank_result import Failure, RankResult, advise
+from sparkring.spark._replacement import TaskReplacement
 from sparkring.spark._results import deliver, hand_over
 from sparkring.spark._rows import Feed
 from sparkring.spark._stdio_redirect import StdioRedirect, flush
 
 if TYPE_CHECKING:
     from sparkring.spark._driver_link import Address
+    from sparkring.spark._replacement import Replacement
     from sparkring.spark._results import Route
     from sparkring.spark._rows import Rows
 
@@ -74,6 +76,7 @@ class Attempt:
     rows: Rows | None = None  # of frame=
     table: Table | None = None  # of schema=
     size: int | None = None  # the number of tasks that Spark has to start
+    replacements: int | None = None  # how often a lost rank gets a new process; None: it fails
 
     @property
     def here(self) -> bool:
@@ -102,17 +105,27 @@ def play(
     printer: Printer,
     feed: Feed | None = None,
     file: IO[bytes] | None = None,
+    recovers: Callable[[], run_state.Recovery] | None = None,
 ) -> RankResult:
-    """Run a rank, up to the exit barrier. `feed` has its rows, and `file` takes a large result."""
+    """Run a rank, up to the exit barrier. `feed` has its rows, and `file` takes a large result.
+
+    `recovers` tells how the ring forms again, if lost ranks are replaced.
+    """
     comm = None
     value = failure = receipt = rows = None
     kind = ""
     faulthandler.enable(file=2)  # the last lines of a crashed rank show its stack
     try:
         run_state.begin(attempt.number, printer.report, attempt.directory)
+        recovery = recovers() if recovers else None
+        if recovery and recovery.replaces:
+            run_state.set_recovery(recovery)
         comm = sparkring.init(**attempt.options)
         check_size(comm, attempt)
-        barrier.connect_all(comm)
+        if not recovery or not recovery.replaces:
+            barrier.connect_all(comm)
+        if recovery:
+            run_state.set_recovery(recovery)
         if attempt.gpus:  # before unpickling the function, which may import frameworks
             comm.gpus(attempt.gpus)
         attempt.work.sources.install()
@@ -126,16 +139,19 @@ def play(
         else:
             rows = arrow.pack(result, attempt.table.schema, attempt.table.zone, rank)
         del result
-        finish(comm)
+        finish(run_state.grown() or comm)
         if attempt.route and value is not None and file:
+            file.seek(0)  # a process that was lost may have written
+            file.truncate()
             value, receipt = hand_over(attempt.route, rank, value, kind, file)
     except BaseException as error:
         attempt.work.sources.advise(error)
         explain_close(error)
         value, rows, failure = None, None, Failure.of(error, outside_frames(error))
-        if comm is not None:
-            with contextlib.suppress(sparkring.RingError):  # a thread of f may still be in a call
-                comm.abort(f"rank {rank} {failure.what}")
+        for each in (comm, run_state.grown()):
+            if each is not None:
+                with contextlib.suppress(sparkring.RingError):  # a thread of f may be in a call
+                    each.abort(f"rank {rank} {failure.what}")
     finally:
         run_state.begin(0, None)
     if failure:  # the driver shows only the traceback of the rank at fault
@@ -229,10 +245,13 @@ def task(attempt: Attempt, batches: Iterable[Any]) -> Iterator[RankResult]:
     with redirect, nameless_file("sparkring result") as file:
         barrier, incomplete = RingBarrier(context, attempt.options.get("ports")), ""
         with attempt.work.sources.directory(), feeding(attempt, batches) as feed:
-            ended = run_child(
-                lambda: play(attempt, rank, barrier, redirect, feed, file), barrier.connect, feed
-            )
-        rank_result = lost(rank, ended, attempt) if isinstance(ended, int) else ended
+            work = functools.partial(play, attempt, rank, barrier, redirect, feed, file)
+            if attempt.replacements is not None:
+                replacement = TaskReplacement(barrier)
+                rank_result = run_rank(work, replacement, attempt.replacements, rank, attempt)
+            else:
+                ended = run_child(work, barrier.connect, feed)
+                rank_result = lost(rank, ended, attempt) if isinstance(ended, int) else ended
         if feed and feed.error and rank_result.failure:  # which it has caused, by missing rows
             raise feed.error
         if attempt.route:
@@ -260,18 +279,53 @@ def feeding(attempt: Attempt, batches: Iterable[Any]) -> Iterator[Feed | None]:
             feed.close()
 
 
+def run_rank(
+    work: Callable[[Callable[[], run_state.Recovery]], RankResult],
+    replacement: Replacement,
+    most: int,
+    rank: int,
+    attempt: Attempt,
+) -> RankResult:
+    """Run the rank in a child, and in `most` further ones, each time that the child is lost.
+
+    A further one that fails because no ring forms again has the failure of the lost one.
+    """
+    was_lost = None
+    for number in range(most + 1):
+        more = number < most
+        replacement.begin(replaces=number > 0)
+        ended = child.call(
+            functools.partial(work, replacement.in_rank),
+            functools.partial(replacement.in_task, more=more),
+        )
+        if not isinstance(ended, int):
+            gave_up = was_lost and ended.failure and ended.failure.weight in LOST
+            return was_lost if was_lost and gave_up else ended
+        was_lost = lost(rank, ended, attempt)
+        if not more or not replacement.possible():
+            break
+        assert was_lost.failure is not None
+        print(
+            f"rank {rank} {was_lost.failure.what}; it is started again ({number + 1} of"
+            f" {most} times)",
+            flush=True,
+        )
+    assert was_lost is not None
+    return was_lost
+
+
 def run_child(
     work: Callable[[], RankResult], meanwhile: Callable[[], None], feed: Feed | None
 ) -> RankResult | int:
     """Run the rank in a child. Return its result, or the wait status without a result."""
     if feed is None:
-        return child.call(work, meanwhile)
+        return child.call(work, lambda _: meanwhile())
 
     def in_child() -> RankResult:
         feed.open()
         return work()
 
-    def in_task() -> None:
+    def in_task(_: int) -> None:
         feed.start()
         meanwhile()
 

@@ -56,7 +56,10 @@ class TorchState(ObjectState):
                 value.load_state_dict(copied)
 
     def sync(self) -> None:
-        """Give all ranks the state of rank 0; samplers join what all ranks have processed."""
+        """Give all ranks the state of rank 0, or of one that lives if a rank was replaced.
+
+        Samplers join what all ranks have processed.
+        """
         super().sync()
         for name, value in self._stateful.items():
             self._sync_one(name, value)
@@ -64,14 +67,16 @@ class TorchState(ObjectState):
 
     def _sync_one(self, name: str, value: Any) -> None:
         if isinstance(value, torch.nn.Module):
-            broadcast_parameters(value.state_dict(), 0)
+            broadcast_parameters(value.state_dict(), self._root)
         elif isinstance(value, torch.optim.Optimizer):
-            broadcast_optimizer_state(value, 0)
+            broadcast_optimizer_state(value, self._root)
         elif isinstance(value, ElasticSampler):
             states = allgather_object(value.state_dict(), f"elastic.{name}")
             value.load_state_dict(ElasticSampler.merge(states))
         else:
-            value.load_state_dict(broadcast_object(value.state_dict(), 0, f"elastic.{name}"))
+            value.load_state_dict(
+                broadcast_object(value.state_dict(), self._root, f"elastic.{name}")
+            )
 
     def reset(self) -> None:
         """Deal the samples that are left out to the ranks."""
