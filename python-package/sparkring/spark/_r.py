@@ -5,7 +5,7 @@ R's driver calls `Ranks` by reticulate (spark-pyspark-job.R) with a program: a l
 serialized. Its element ``main`` is a function of the program, a token and `arguments_of`. R
 supervises its rank as in a task of sparklyr, so the value of a rank is what R has written: the
 result of the rank, also that of a failed rank. The ring of R takes the token that rank 0 has drawn
-and has sent by the ring of Python.
+and has sent by the ring of Python, which is always encrypted.
 """
 
 from __future__ import annotations
@@ -203,7 +203,8 @@ class Ranks:
     results : str, optional
         As for `run`.
     options : dict
-        The arguments of `sparkring.init` that the rings of R and of Python share.
+        The arguments of `sparkring.init` that the rings of R and of Python share, but for
+        ``encryption``.
     """
 
     def __init__(
@@ -225,6 +226,7 @@ class Ranks:
         run_r = Program(bytes(program), rscript, kept)
         work = closure_codec.dumps_work(run_r, (), None, rows=frame is not None)
         directory = directory_of(results, found.here)
+        options = {**options, "encryption": True}  # the token of R's ring is sent by it
         self.ranks = OnSpark(work, options, found, None, directory, self.display)
         if frame is not None:
             self.ranks.take(frame, "batches", SCHEMA if kept else None)
