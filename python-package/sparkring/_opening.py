@@ -138,7 +138,8 @@ def grow(self: Communicator, timeout: float | None = None) -> Communicator:
     Notes
     -----
     A rank that takes the place of another begins anew, so ranks must share what they know. Begin
-    each part of the work with the state of the rank that has advanced farthest.
+    each part of the work with the state of the rank that has advanced farthest. What a function
+    does before, the new process does alone: calls of all ranks belong behind this beginning.
 
     Examples
     --------

@@ -2,7 +2,9 @@
 """GPUs of tasks, which Spark hands out without looking for them: two an executor, one a task."""
 
 import os
+import signal
 import sys
+from pathlib import Path
 
 import pytest
 import sparkring
@@ -42,6 +44,27 @@ def test_resources(spark):
     assert by_executor(seen) == [[["6,7", ["6", "7"], "6,7"]]] * 2
     none = ResourceProfileBuilder().require(TaskResourceRequests().cpus(2)).build
     assert by_executor(run(look, resources=none, verbose=0)) == [[["6,7", ["6", "7"], "6,7"]]] * 2
+
+
+def look_again(comm, folder):
+    """Look in the process that replaces that of rank 1, and in the others after its loss."""
+    while True:
+        try:
+            comm.barrier()
+            if comm.rank == 1 and not Path(folder, "died").exists():
+                Path(folder, "died").touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            comm.barrier()
+            return os.getcwd(), os.environ[VISIBLE]
+        except sparkring.RingError:
+            comm = comm.grow()
+
+
+@WITH_GPUS
+def test_a_replaced_rank_has_the_gpu_of_its_task(spark, tmp_path):
+    options = {"max_restarts": 1, "recovery": "replace", "verbose": 0}
+    seen = run(look_again, args=(str(tmp_path),), spark=spark, **options)
+    assert by_executor(seen) == [[["6"], ["7"]]] * 2
 
 
 def configure(rows):

@@ -66,6 +66,11 @@ def gpus(comm: Ring = None, /, count: int | None = None) -> list[str]:
         return agree(ring, lambda: _take(ring, given, lists, count))
 
 
+def of_task(comm: Communicator, count: int) -> list[str]:
+    """Choose the GPUs of this Spark task without the other ranks, which have chosen before."""
+    return _take(comm, device.of_task(count) or [], [], count)
+
+
 def _take(
     comm: Communicator, given: list[str] | None, lists: list[list[str]], count: int | None
 ) -> list[str]:

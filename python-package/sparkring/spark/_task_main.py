@@ -29,6 +29,7 @@ import sparkring
 from sparkring import _run_state as run_state
 from sparkring._launch.child_process import describe
 from sparkring._launch.nameless_file import nameless_file
+from sparkring.frameworks import _gpu as gpu
 from sparkring.spark import _arrow as arrow
 from sparkring.spark import _child as child
 from sparkring.spark import _closure_codec as closure_codec
@@ -127,7 +128,8 @@ def play(
         if recovery:
             run_state.set_recovery(recovery)
         if attempt.gpus:  # before unpickling the function, which may import frameworks
-            comm.gpus(attempt.gpus)
+            choose = gpu.of_task if recovery and recovery.replaces else gpu.gpus
+            choose(comm, attempt.gpus)
         attempt.work.sources.install()
         given = []
         if attempt.rows and feed:
