@@ -25,11 +25,12 @@
 #' line. With [ring_progress()] there is a progress bar. The processes end when this process ends or
 #' is interrupted.
 #'
-#' @param .x A Spark table of a sparklyr connection, without groups, or a DataFrame of PySpark. Its columns are numbers,
-#'   logicals, strings, dates, timestamps, binary, vectors of MLlib, or arrays of these. They become
-#'   the vectors that `dplyr::collect()` makes of them: integers of 64 bits and decimals become
-#'   doubles, a binary or array column becomes a list of vectors, an array of strings a list of
-#'   strings, and a null `NA`, also in a list. Unlike there, the fractions of seconds are right.
+#' @param .x A Spark table of a sparklyr connection, without groups, or a DataFrame of PySpark. Its
+#'   columns are numbers, logicals, strings, dates, timestamps, binary, vectors of MLlib, or arrays
+#'   of these. They become the vectors that `dplyr::collect()` makes of them: integers of 64 bits
+#'   and decimals become doubles, a binary or array column becomes a list of vectors, an array of
+#'   strings a list of strings, and a null `NA`, also in a list. Unlike there, the fractions of
+#'   seconds are right.
 #' @param .sc A connection, from `sparklyr::spark_connect()`, or a session of PySpark. With a
 #'   negative `num_proc` it is ignored, and may be `NULL`.
 #' @param .f A function or a formula. `ring_apply()` calls `.f(df, comm, ...)`, where `df` is a data
@@ -104,13 +105,13 @@
 #'   `collect = FALSE` a Spark table (`tbl_spark`) with the same columns and rows.
 #'
 #' @section PySpark and Spark Connect:
-#' `.sc` and `.x` may be a session and a DataFrame of PySpark in the Python of reticulate, classic or
-#' of Spark Connect, and so a connection and a table of pysparklyr. The driver's Python and that of
-#' Spark's workers need the package sparkring of Python, and the executors also R with this package.
-#' Each task of Spark starts `Rscript`. The output of the ranks is shown as it comes, with the rank
-#' before each line, if executors can reach this process. With
-#' `collect = FALSE` the result is a DataFrame of PySpark, or a table of pysparklyr; on Spark Connect
-#' it needs Spark 4. `results` may also be a URL, such as `hdfs://...`.
+#' `.sc` and `.x` may be a session and a DataFrame of PySpark in the Python of reticulate, classic
+#' or of Spark Connect, and so a connection and a table of pysparklyr. The driver's Python and that
+#' of Spark's workers need the package sparkring of Python, and the executors also R with this
+#' package. Each task of Spark starts `Rscript`. The output of the ranks is shown as it comes, with
+#' the rank before each line, if executors can reach this process. With `collect = FALSE` the result
+#' is a DataFrame of PySpark, or a table of pysparklyr; on Spark Connect it needs Spark 4. `results`
+#' may also be a URL, such as `hdfs://...`.
 #'
 #' @section GPUs:
 #' Request GPUs in the configuration of the connection, from `config <- sparklyr::spark_config()`:
