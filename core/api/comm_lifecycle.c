@@ -295,10 +295,12 @@ static ring_status comm_check_backend(ring_comm *comm) {
   return status;
 }
 
-/* A rank that ends a failed communicator does not shrink it. */
+/* A rank that ends a failed communicator does not shrink it. What a thread that runs a request may still be failing
+ * is left to it, or to the end of the communicator. */
 static void comm_resign_failed(ring_comm *comm) {
   if (comm == NULL || comm->process != ring_platform_process() || !ring_comm_try(comm)) return;
-  if (comm->state != RING_COMM_OPEN) ring_comm_resign(comm);
+  bool idle = atomic_load_explicit(&comm->outstanding, memory_order_acquire) == 0;
+  if (idle && comm->state != RING_COMM_OPEN) ring_comm_resign(comm);
   ring_comm_leave(comm);
 }
 

@@ -81,6 +81,19 @@ bool ring_comm_acquire_stopped(ring_comm *comm) {
   return true;
 }
 
+bool ring_comm_acquire_idle(ring_comm *comm) {
+  uint64_t end = ring_platform_now() + COMM_END_MS * UINT64_C(1000000);
+  if (!ring_comm_acquire_stopped(comm)) return false;
+  while (atomic_load_explicit(&comm->outstanding, memory_order_acquire) > 0) {
+    if (ring_platform_now() >= end) {
+      ring_comm_leave(comm);
+      return false;
+    }
+    nanosleep(&(struct timespec){.tv_nsec = COMM_END_NS}, NULL);
+  }
+  return true;
+}
+
 ring_status ring_comm_check_open(ring_comm *comm) {
   if (comm->state == RING_COMM_OPEN) return RING_OK;
   ring_status status = comm->failure.status;

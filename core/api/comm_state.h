@@ -124,6 +124,9 @@ void ring_comm_stop(ring_comm *comm, const ring_error *cause);
  * not end. */
 bool ring_comm_acquire_stopped(ring_comm *comm);
 
+/* The same, once the requests have ended, too: a thread that runs one does not hold the communicator. */
+bool ring_comm_acquire_idle(ring_comm *comm);
+
 /* Whether this thread is in a hook of a call that holds the communicator. */
 bool ring_comm_is_mine(const ring_comm *comm);
 

@@ -35,7 +35,7 @@ static ring_status shrink_begin(ring_comm *comm, ring_error *error) {
     return ring_error_set(error, RING_INVALID, -1, 0,
                           "this communicator belongs to the process that forked this one");
   if (comm->state == RING_COMM_OPEN) ring_comm_revoke(comm, "it called shrink()");
-  if (!ring_comm_acquire_stopped(comm))
+  if (!ring_comm_acquire_idle(comm))
     return ring_error_set(error, RING_BUSY, rank, 0, "another thread is in the communicator");
   ring_status status = RING_OK;
   if (comm->state == RING_COMM_OPEN)

@@ -80,7 +80,7 @@ def open_first(kind: type[Communicator], opening: Opening, attempt: int | None) 
 
     A rank that takes the place of another tries until the others are there, too.
     """
-    with _alone("init"):
+    with _alone("sparkring.init()"):
         _end_previous(attempt)
         recovery = run_state.recovery()
         form = _form_again if recovery and recovery.replaces else _form
@@ -158,7 +158,7 @@ def grow(self: Communicator, timeout: float | None = None) -> Communicator:
     >>> run(train, num_proc=4, max_restarts=3, recovery="replace")
     """
     seconds = options.check_seconds("timeout", timeout)
-    with _alone("grow"):
+    with _alone("sparkring.init() or grow()"):
         if _last is not None and _last.process != os.getpid():
             raise InvalidError("this communicator belongs to the process that forked this one")
         if _last is None or _last.communicator() is not self:
@@ -191,9 +191,9 @@ def follow(old: Communicator, new: Communicator) -> None:
 
 
 @contextlib.contextmanager
-def _alone(function: str) -> Iterator[None]:
+def _alone(where: str) -> Iterator[None]:
     if not _lock.acquire(blocking=False):
-        raise BusyError(f"{function}: another thread of this process opens a communicator")
+        raise BusyError(f"another thread of this process is in {where}")
     try:
         yield
     finally:
