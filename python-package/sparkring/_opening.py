@@ -101,9 +101,10 @@ def grow(self: Communicator, timeout: float | None = None) -> Communicator:
     """Form the communicator again, with all ranks: those that live, and those started anew.
 
     A process that takes the place of a lost rank calls `sparkring.init` as the lost one did. The
-    other ranks call `grow`, and keep their memory. Both return when all ranks are there. (For the
-    ranks that live alone there is `Communicator.shrink`.) This
+    other ranks call `grow`, and keep their memory. Both return when all ranks are there. This
     communicator ends: use the returned one, whose ranks and options are those of `sparkring.init`.
+    `Communicator.shrink` makes one of the living ranks alone.
+
     What was made from this one (`split`, `messages`, `reducer`, `device`) must be made again, and a
     timeline started again.
 
@@ -126,7 +127,7 @@ def grow(self: Communicator, timeout: float | None = None) -> Communicator:
         Where this is not the last communicator that `sparkring.init`, `grow` or
         `Communicator.shrink` has returned in this process.
     TimeoutError
-        When ranks are missing. The message names them.
+        When ranks are missing.
     PeerLostError
         When a rank has ended for good, so that the ring cannot form again.
     BusyError

@@ -270,42 +270,6 @@ def test_restart_goes_on_from_the_checkpoint(spark, tmp_path, capfd):
     assert "20" in output.out + output.err  # the bar or the line of its end
 
 
-def rebuild(comm, path, deaths):
-    """Twenty steps, which lost ranks and a failure of the new process of one do not undo."""
-    step, total = 0, np.zeros(3)
-    while True:
-        try:
-            farthest = int(comm.allgather(np.array(step)).argmax())
-            step, total = comm.broadcast_object((step, total), farthest)
-            while step < 20:
-                for died in (
-                    Path(path, f"{comm.rank}-{life}") for life in range(deaths[comm.rank])
-                ):
-                    if step >= 10 and not died.exists():
-                        died.touch()
-                        os.kill(os.getpid(), signal.SIGKILL)
-                total = 0.9 * total + comm.allreduce(np.arange(3) / (1 + comm.rank + step))
-                step += 1
-            return comm.attempt, os.getpid(), total.tobytes()
-        except sparkring.RingError:
-            comm = comm.grow()
-
-
-@BOTH
-def test_lost_ranks_are_replaced(spark, tmp_path, capfd):
-    """Two are lost at once, one of them twice; the other two keep their processes."""
-    options = {"num_proc": 4, "max_restarts": 2, "recovery": "replace"}
-    undisturbed = run(rebuild, args=(str(tmp_path), [0] * 4), verbose=0, **options)
-    ended = run(rebuild, args=(str(tmp_path), [0, 1, 2, 0]), **options)
-    assert {attempt for attempt, _, _ in ended} == {0}
-    assert {total for *_, total in ended} == {undisturbed[0][-1]}
-    output = capfd.readouterr().out
-    for rank, times in ((1, "1"), (2, "1"), (2, "2")):
-        assert f"[{rank}] rank {rank} was killed by SIGKILL" in output
-        assert f"it is started again ({times} of 2 times)" in output
-    assert run(scale, args=(0.5,), num_proc=4, verbose=0)[0][3] == 3.0  # no slot is taken
-
-
 @ON_ONE
 def test_restarts_end(spark):
     with pytest.raises(PaperError) as caught:
